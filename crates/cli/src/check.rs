@@ -1,0 +1,92 @@
+//! `adit check`: what a configuration file says and what is wrong with it.
+
+use std::ffi::OsString;
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use adit_config::{Program, Report, Role, UsageError, check_file};
+
+use crate::Failure::{self, Usage};
+use crate::{Outcome, output, print};
+
+const HELP: &str = "\
+Usage: adit check [--program ss-local|ss-server|ss-tunnel] FILE
+
+Reads a Shadowsocks configuration and says what it would do, or what is wrong with it, each
+with file, line, column and key. The program is guessed from the keys when not given.
+Exit status: 0 when the file can be used, 2 when not.
+";
+
+pub(crate) fn run(args: Vec<OsString>) -> Outcome {
+    let mut parser = lexopt::Parser::from_args(args);
+    let mut file: Option<PathBuf> = None;
+    let mut program = None;
+    while let Some(arg) = parser.next()? {
+        match arg {
+            lexopt::Arg::Long("help") | lexopt::Arg::Short('h') => return print(HELP),
+            lexopt::Arg::Long("program") => program = Some(program_named(parser.value()?)?),
+            lexopt::Arg::Value(path) if file.is_none() => file = Some(path.into()),
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    let file = file.ok_or_else(|| Usage("missing the file to check".to_owned()))?;
+    match check_file(&file, program, &|name| std::env::var(name).ok()) {
+        Ok(report) => print(&(said(&report) + &format!("{}: ok\n", file.display()))),
+        Err(found) => {
+            found.iter().for_each(|d| output::complain(&format!("{d}\n")));
+            Ok(ExitCode::from(UsageError::EXIT_CODE))
+        }
+    }
+}
+
+/// What a file says, a line each.
+fn said(report: &Report) -> String {
+    let mut text = String::new();
+    let mut line = |words: std::fmt::Arguments<'_>| {
+        let _infallible = writeln!(text, "{words}");
+    };
+    report.warnings.iter().for_each(|w| line(format_args!("warning: {w}")));
+    match &report.config.role {
+        Role::Client { locals, unix_locals, servers } => {
+            for local in locals {
+                let mode = local.mode.as_str();
+                line(format_args!("listens on {} ({:?}, {mode})", local.bind, local.kind));
+            }
+            for local in unix_locals {
+                let path = local.path.display();
+                line(format_args!("listens on {path} ({:?}, tcp_only)", local.kind));
+            }
+            for server in servers {
+                line(format_args!("server {} ({})", server.endpoint, server.key.method()));
+            }
+        }
+        Role::Server { listeners } => {
+            for listener in listeners {
+                let users = match listener.key.users().len() {
+                    0 => String::new(),
+                    1 => ", 1 user".to_owned(),
+                    count => format!(", {count} users"),
+                };
+                let relay = match &listener.relay {
+                    None => String::new(),
+                    Some(relay) => format!(", relay to {}", relay.destinations.len()),
+                };
+                line(format_args!(
+                    "serves {} ({}{users}{relay}, {})",
+                    listener.bind,
+                    listener.key.method(),
+                    listener.mode.as_str()
+                ));
+            }
+        }
+    }
+    text
+}
+
+fn program_named(name: OsString) -> Result<Program, Failure> {
+    let invoked = adit_config::Invoked::by_name(&name.to_string_lossy());
+    invoked
+        .map(|i| i.program)
+        .ok_or_else(|| Usage("--program takes ss-local, ss-server or ss-tunnel".to_owned()))
+}

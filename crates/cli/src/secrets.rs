@@ -1,0 +1,65 @@
+//! Passwords on the command line, hidden from `ps` as soon as they have been read.
+
+use std::ffi::CStr;
+
+/// Short options without a value, which may stand before `k` in one argument.
+const FLAGS: &[u8] = b"uUv6hATd";
+
+/// Overwrites the values of password options in this process's arguments.
+///
+/// Returns whether it worked; some systems do not tell where the arguments are.
+pub(crate) fn hide() -> bool {
+    adit_sys::process::hide_arguments(|argument, before| {
+        secret_from(argument.to_bytes(), before.map(CStr::to_bytes))
+    })
+    .is_ok()
+}
+
+/// The offset from which an argument is secret, given the one before it.
+fn secret_from(argument: &[u8], before: Option<&[u8]>) -> Option<usize> {
+    const LONG: [&[u8]; 3] = [b"--password", b"--key", b"--server-url"];
+    if let Some(before) = before {
+        let is_short = short_password(before).is_some_and(|from| from == before.len());
+        if is_short || LONG.contains(&before) {
+            return Some(0);
+        }
+    }
+    LONG.iter()
+        .find(|name| argument.starts_with(name) && argument.get(name.len()) == Some(&b'='))
+        .map(|name| name.len() + 1)
+        .or_else(|| short_password(argument).filter(|&from| from < argument.len()))
+        .or_else(|| argument.starts_with(b"ss://").then_some(5))
+}
+
+/// Where the value starts if this is `-k`, alone or behind flags, glued to its value or not.
+fn short_password(argument: &[u8]) -> Option<usize> {
+    let letters = argument.strip_prefix(b"-").filter(|rest| !rest.starts_with(b"-"))?;
+    let at = letters.iter().position(|b| !FLAGS.contains(b))?;
+    (letters[at] == b'k').then_some(at + 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_the_value_in_every_form() {
+        let cases: [(&str, Option<&str>, Option<usize>); 11] = [
+            ("secret", Some("-k"), Some(0)),
+            ("secret", Some("--password"), Some(0)),
+            ("secret", Some("-vk"), Some(0)),
+            ("-ksecret", None, Some(2)),
+            ("-vksecret", None, Some(3)),
+            ("--password=secret", None, Some(11)),
+            ("--key=secret", None, Some(6)),
+            ("ss://secret", Some("decode"), Some(5)),
+            ("-k", None, None),
+            ("8388", Some("-p"), None),
+            ("--keep", None, None),
+        ];
+        for (argument, before, expected) in cases {
+            let got = secret_from(argument.as_bytes(), before.map(str::as_bytes));
+            assert_eq!(got, expected, "{argument} after {before:?}");
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! The client role up to the relay: greeting, choice of a server, answer.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use adit_handshake::{
+    Body, Command, Failure, Forward, Protocol, REPLY_LEN_MAX, Reason, Request, Step, rewrite_head,
+};
+use adit_observe::log;
+use adit_sys::net::{self, Io};
+use adit_wire::TargetBuf;
+
+use crate::core::Core;
+use crate::flow::relay::Relay;
+use crate::flow::{After, Flow, Next, READS_PER_STEP, State};
+use crate::role::{RoleKind, UpstreamHost};
+
+/// Read at once while a client greets: its longest message and some early payload.
+const GREETING_READ: usize = 32 * 1024;
+
+impl Flow {
+    pub(crate) fn read_greeting(&mut self, core: &mut Core) -> Next {
+        for _ in 0..READS_PER_STEP {
+            if !self.client.readable {
+                return Next::Wait;
+            }
+            let kept = core.pool.pop_into(&mut self.up.input, &mut core.scratch);
+            let filled = match self.client.read(&mut core.scratch[kept..kept + GREETING_READ]) {
+                Io::Moved(n) => kept + n,
+                Io::Blocked => kept,
+                Io::End | Io::Failed(_) => return Next::Close,
+            };
+            let State::Greeting(handshake) = &mut self.state else { return Next::Wait };
+            let mut reply_buf = [0; REPLY_LEN_MAX];
+            match handshake.advance(&core.scratch[..filled], &mut reply_buf) {
+                Step::More { consumed, reply } => {
+                    if !self.reply(&reply_buf[..reply]) {
+                        return Next::Reset;
+                    }
+                    if !core.keep_unproven(&mut self.up.input, consumed..filled) {
+                        return Next::Reset;
+                    }
+                }
+                Step::Request(request) => {
+                    if !self.reply(&reply_buf[..request.reply]) {
+                        return Next::Reset;
+                    }
+                    return self.on_request(core, &request, filled);
+                }
+                Step::Refuse { reply, reason, .. } => {
+                    core.counters.refused.inc();
+                    if reason == Reason::UdpDisabled {
+                        core.log_peer_fault(format_args!("{}: {reason}", self.peer));
+                    } else {
+                        log::debug!("{}: {reason}", self.peer);
+                    }
+                    return self.answer_and_end(core, &reply_buf[..reply]);
+                }
+            }
+        }
+        Next::Again
+    }
+
+    /// Sends a few bytes that a fresh connection always has room for.
+    fn reply(&mut self, bytes: &[u8]) -> bool {
+        bytes.is_empty() || self.client.write(bytes) == Io::Moved(bytes.len())
+    }
+
+    fn on_request(&mut self, core: &mut Core, request: &Request, filled: usize) -> Next {
+        log::debug!("{}: {} {:?}", self.peer, request.protocol.as_label(), request.target);
+        let (protocol, body) = match request.command {
+            Command::Connect | Command::Forward(_) if self.role.servers().is_empty() => {
+                core.log_peer_fault(format_args!(
+                    "{}: connection refused: TCP is off (\"mode\": \"tcp_and_udp\" turns it on)",
+                    self.peer
+                ));
+                return self.refuse(core, request.protocol, Failure::CommandUnsupported);
+            }
+            Command::Connect => {
+                if !core.keep_unproven(&mut self.up.input, request.consumed..filled) {
+                    return self.refuse(core, request.protocol, Failure::General);
+                }
+                (request.protocol, None)
+            }
+            Command::Forward(forward) => {
+                match self.take_forward(core, forward, request.consumed, filled) {
+                    Ok(body) => (request.protocol, Some(body)),
+                    Err(failure) => return self.refuse(core, request.protocol, failure),
+                }
+            }
+            Command::UdpAssociate => return self.associate(core, request.protocol),
+        };
+        let after = After::Client { target: request.target, protocol: Some(protocol), body };
+        self.choose_server(core, after)
+    }
+
+    /// Tells a SOCKS5 client where its datagrams go and holds the connection, by whose end the
+    /// client says that it has sent the last.
+    fn associate(&mut self, core: &mut Core, protocol: Protocol) -> Next {
+        let associate = match &self.role.kind {
+            RoleKind::Client { inbound, .. } => inbound.associate(),
+            RoleKind::Server { .. } | RoleKind::Hop { .. } => None,
+        };
+        let Some(associate) = associate else {
+            return self.refuse(core, protocol, Failure::CommandUnsupported);
+        };
+        let ip = associate.host.unwrap_or_else(|| {
+            // Where the client reached us; on a unix socket it is on this host.
+            let local = net::local_addr(&self.client.fd);
+            local.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |local| local.ip())
+        });
+        let mut reply = [0; REPLY_LEN_MAX];
+        let len = protocol.success(SocketAddr::new(ip, associate.port), &mut reply);
+        if !self.reply(&reply[..len]) {
+            return Next::Reset;
+        }
+        self.state = State::Associated;
+        core.wheel.cancel(self.key.index);
+        self.drain(core)
+    }
+
+    /// Puts the rewritten head of a forwarded request, and what came of its body, in the input.
+    fn take_forward(
+        &mut self,
+        core: &mut Core,
+        forward: Forward,
+        consumed: usize,
+        filled: usize,
+    ) -> Result<Body, Failure> {
+        let Core { scratch, pool, .. } = core;
+        let (input, rewritten) = scratch.split_at_mut(2 * GREETING_READ);
+        let head = &input[consumed - forward.head_len..consumed];
+        let mut body = forward.body;
+        let len = rewrite_head(head, rewritten).map_err(|_| Failure::General)?;
+        let behind = &input[consumed..filled];
+        let mine = body.take(behind).map_err(|_| Failure::General)?;
+        pool.push(&mut self.up.input, &rewritten[..len]).map_err(|_| Failure::General)?;
+        pool.push(&mut self.up.input, &behind[..mine]).map_err(|_| Failure::General)?;
+        self.up.source_ended = body.is_complete();
+        Ok(body)
+    }
+
+    fn refuse(&mut self, core: &mut Core, protocol: Protocol, failure: Failure) -> Next {
+        core.counters.refused.inc();
+        let mut reply = [0; REPLY_LEN_MAX];
+        let len = protocol.failure(failure, &mut reply);
+        self.answer_and_end(core, &reply[..len])
+    }
+
+    /// Gives a client its failure, or resets where there is no way to say it.
+    pub(crate) fn fail(&mut self, core: &mut Core, failure: Failure) -> Next {
+        match std::mem::replace(&mut self.state, State::Moving) {
+            State::Resolving(after) | State::Dialing(_, after) => {
+                self.fail_after(core, &after, failure)
+            }
+            // Nothing was asked yet, so there is nothing to answer; a Shadowsocks peer must not
+            // learn how far it got.
+            _ => Next::Close,
+        }
+    }
+
+    pub(crate) fn fail_after(&mut self, core: &mut Core, after: &After, failure: Failure) -> Next {
+        match after {
+            After::Client { protocol: Some(protocol), .. } => self.refuse(core, *protocol, failure),
+            After::Client { protocol: None, .. } | After::Server { .. } | After::Hop => Next::Reset,
+        }
+    }
+
+    /// Picks a server, or the one after the last that failed, and connects to it.
+    pub(crate) fn choose_server(&mut self, core: &mut Core, after: After) -> Next {
+        let count = self.role.servers().len();
+        let turn = if count == 1 {
+            0
+        } else if self.servers_tried == 0 {
+            self.role.pick_server(core.rng.below(u32::MAX))
+        } else {
+            (usize::from(self.server) + 1) % count
+        };
+        self.server = u16::try_from(turn).expect("fewer servers than 65,536 are configured");
+        self.servers_tried += 1;
+        let role = std::sync::Arc::clone(&self.role);
+        let server = &role.servers()[turn];
+        match &server.host {
+            UpstreamHost::Ip(ip) => self.dial_addr(core, after, SocketAddr::new(*ip, server.port)),
+            UpstreamHost::Name(name) => self.dial_name(core, after, name),
+        }
+    }
+
+    /// Whether another server can be tried after a failure.
+    pub(crate) fn has_other_server(&self) -> bool {
+        usize::from(self.servers_tried) < self.role.servers().len()
+    }
+
+    /// The server is connected: answer the client and wait for what it sends first.
+    pub(crate) fn on_server_connected(
+        &mut self,
+        core: &mut Core,
+        target: TargetBuf,
+        protocol: Option<Protocol>,
+        body: Option<Body>,
+    ) -> Next {
+        if let Some(protocol) = protocol {
+            let bound = match &self.remote {
+                Some(remote) if protocol == Protocol::Socks5 => net::local_addr(&remote.fd).ok(),
+                _ => None,
+            };
+            let bound = bound.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)));
+            let mut reply = [0; REPLY_LEN_MAX];
+            let len = protocol.success(bound, &mut reply);
+            if !self.reply(&reply[..len]) {
+                return Next::Reset;
+            }
+        }
+        self.start_relay(core, Relay::client(target, body))
+    }
+}

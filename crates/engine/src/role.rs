@@ -1,0 +1,213 @@
+//! What a listener does with its connections: immutable once made, swapped whole on reload.
+//!
+//! A flow keeps the role it began with for as long as it lives, so a reload never changes the
+//! rules under an open connection.
+
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use adit_handshake::Policy;
+use adit_observe::UserCounters;
+use adit_resolver::Order;
+use adit_shadowsocks::{ClientKey, RelayKey, ReplaySet, ServerKey};
+use adit_sys::datagram::DatagramOptions;
+use adit_sys::net::{OutboundOptions, StreamOptions};
+use adit_wire::TargetBuf;
+
+use crate::clients::ClientTable;
+use crate::guard::Guard;
+use crate::udp::{PacketSalts, SessionBook};
+
+/// The job of one listener.
+pub struct Role {
+    /// What it speaks on which side.
+    pub kind: RoleKind,
+    /// Time limits of its flows.
+    pub limits: Limits,
+    /// Options of the connections it opens.
+    pub stream: StreamOptions,
+    /// Which address family is tried first.
+    pub order: Order,
+    /// Salts of streams seen on this side; `None` when the check is switched off.
+    pub replay: Option<Arc<Mutex<ReplaySet>>>,
+    /// How many connections and sessions each client address has; `None` without such limits.
+    pub clients: Option<Arc<ClientTable>>,
+    /// What a datagram listener needs besides; streams do not look at it.
+    pub datagrams: Datagrams,
+}
+
+/// What a role says about datagrams.
+pub struct Datagrams {
+    /// A session without a datagram either way for this long ends.
+    pub idle: Duration,
+    /// Options of the sockets that sessions open.
+    pub options: DatagramOptions,
+    /// Salts of SIP004 datagrams seen on this side; `None` when the check is switched off.
+    pub salts: Option<Arc<PacketSalts>>,
+    /// Which worker has which 2022 session (servers only).
+    pub book: Option<Arc<SessionBook>>,
+}
+
+/// The two ends of a Shadowsocks stream.
+pub enum RoleKind {
+    /// Takes local connections and sends them through a server.
+    Client {
+        /// How a connection says where it wants to go.
+        inbound: Inbound,
+        /// The servers, not all of weight 0. Without any, a stream listener only takes requests
+        /// for associations.
+        servers: Vec<Upstream>,
+    },
+    /// Takes Shadowsocks streams and connects them to their targets.
+    Server {
+        /// Key and users of the port.
+        key: ServerKey,
+        /// Traffic of each user of the key, in the key's order.
+        users: Vec<Arc<UserCounters>>,
+        /// Source of the connections to targets.
+        outbound: OutboundOptions,
+        /// DSCP (0 to 63) of connections to these target ports, sorted by port.
+        dscp: Vec<(u16, u8)>,
+        /// Destinations that are refused.
+        guard: Arc<Guard>,
+    },
+    /// Takes Shadowsocks streams and packets, peels one identity header (SIP023) and passes the
+    /// rest on, unread, to the server that the header names.
+    Hop {
+        /// The key of this hop and the identities of the next.
+        key: RelayKey,
+        /// Where each identity leads, in the key's order.
+        next: Vec<NextHop>,
+        /// Source of the connections to them.
+        outbound: OutboundOptions,
+    },
+}
+
+/// A server behind a hop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NextHop {
+    /// Its name in logs.
+    pub name: Box<str>,
+    /// Its host.
+    pub host: UpstreamHost,
+    /// Its port.
+    pub port: u16,
+}
+
+/// How a local connection says where it wants to go.
+#[expect(clippy::large_enum_variant, reason = "a handful exist, made at start and shared")]
+pub enum Inbound {
+    /// It asks, in SOCKS or HTTP.
+    Proxy {
+        /// Which protocols are served.
+        policy: Policy,
+        /// Where SOCKS5 clients are told to send their datagrams; `None` refuses them.
+        associate: Option<Associate>,
+    },
+    /// It does not: all go to one target.
+    Tunnel(TargetBuf),
+}
+
+impl Inbound {
+    /// Whether datagrams of one are understood by the other.
+    pub(crate) fn speaks_as(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Proxy { .. }, Self::Proxy { .. }) => true,
+            (Self::Tunnel(a), Self::Tunnel(b)) => a == b,
+            _ => false,
+        }
+    }
+
+    /// Where SOCKS5 clients send their datagrams, if they may.
+    pub(crate) const fn associate(&self) -> Option<Associate> {
+        match self {
+            Self::Proxy { associate, .. } => *associate,
+            Self::Tunnel(_) => None,
+        }
+    }
+}
+
+/// The address in the answer to UDP ASSOCIATE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Associate {
+    /// The host; `None` names the address at which the client reached us.
+    pub host: Option<IpAddr>,
+    /// The port of the datagram listener.
+    pub port: u16,
+}
+
+/// A Shadowsocks server as seen by a client.
+pub struct Upstream {
+    /// Its host.
+    pub host: UpstreamHost,
+    /// Its port.
+    pub port: u16,
+    /// Method and keys.
+    pub key: ClientKey,
+    /// Source of the connections to it.
+    pub outbound: OutboundOptions,
+    /// Longest time that a connect to it may take.
+    pub connect: Duration,
+    /// Its share of new connections relative to the others; 0 is a spare that is used only when
+    /// another fails.
+    pub weight: u16,
+}
+
+/// The host of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UpstreamHost {
+    /// An address.
+    Ip(IpAddr),
+    /// A name, resolved for each connection (from the cache while its record lives).
+    Name(Box<str>),
+}
+
+/// Time limits of a flow.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// From accept until the flow relays: greeting, names and connects together.
+    pub handshake: Duration,
+    /// One connect to a target with all its addresses.
+    pub connect: Duration,
+    /// Without a byte either way.
+    pub idle: Duration,
+    /// As `idle`, once one direction has ended.
+    pub half_closed_idle: Duration,
+    /// How long a client waits for the first bytes that go out with the request header.
+    pub first_payload: Duration,
+}
+
+impl Role {
+    /// Picks a server by weight, given a random number.
+    pub(crate) fn pick_server(&self, random: u32) -> usize {
+        let servers = self.servers();
+        let total: u32 = servers.iter().map(|s| u32::from(s.weight)).sum();
+        let mut left = random % total.max(1);
+        servers
+            .iter()
+            .position(|s| {
+                let weight = u32::from(s.weight);
+                let found = left < weight;
+                left = left.saturating_sub(weight);
+                found
+            })
+            .unwrap_or(0)
+    }
+
+    /// Whether two servers accept the same clients.
+    pub(crate) fn has_same_keys(&self, other: &Self) -> bool {
+        match (&self.kind, &other.kind) {
+            (RoleKind::Server { key, .. }, RoleKind::Server { key: other, .. }) => key == other,
+            _ => false,
+        }
+    }
+
+    /// The servers of a client role.
+    pub(crate) fn servers(&self) -> &[Upstream] {
+        match &self.kind {
+            RoleKind::Client { servers, .. } => servers,
+            RoleKind::Server { .. } | RoleKind::Hop { .. } => &[],
+        }
+    }
+}

@@ -1,0 +1,511 @@
+//! One worker: one thread, one poll, its listeners and flows. It shares nothing that changes
+//! with another worker but the replay stores.
+//!
+//! A turn of the loop: wait, take the events in order, give flows with work left their next
+//! budget, fire deadlines, read commands. Nothing in it blocks or allocates.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+use adit_crypto::Rng;
+use adit_observe::{FlowCounters, Throttle, log};
+use adit_resolver::{Hosts, Resolver, Settings};
+use adit_sys::Errno;
+use adit_sys::net::{self, OutboundOptions, Peer};
+use adit_sys::poll::{Events, Interest, Poll, Waker};
+use arrayvec::ArrayVec;
+
+use crate::clients;
+use crate::core::{Core, SCRATCH_LEN};
+use crate::crew::Crew;
+use crate::flow::{Flow, Next};
+use crate::guard::Transport;
+use crate::names::{Finished, Names, Tools, Waiter};
+use crate::pool::{BLOCK_LEN, Pool};
+use crate::ring::Ring;
+use crate::role::Role;
+use crate::slab::{Key, Slab};
+use crate::token::{Part, Token};
+use crate::udp::{self, Udp};
+use crate::wheel::{TICK, Tick, Wheel, ticks};
+
+/// Connections taken from one listener before others get their turn.
+const ACCEPTS_PER_TURN: usize = 64;
+/// Pause of all listeners when descriptors or flow slots have run out.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Lines about peers' faults that may go out at once; then one a second.
+const PEER_FAULT_LINES: u32 = 20;
+
+/// Flows that are ended at once when the pool is used up, and how often that may happen.
+const RELIEF_FLOWS: usize = 32;
+const RELIEF_INTERVAL: Duration = Duration::from_millis(100);
+
+/// What a listener is known by, across reloads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ListenerId(pub u32);
+
+/// An order to a worker.
+pub enum Command {
+    /// Serve one more listener.
+    Listen(ListenerId, OwnedFd, Arc<Role>),
+    /// Serve one more listener of datagrams.
+    ListenDatagrams(ListenerId, OwnedFd, Arc<Role>),
+    /// Serve a listener's new connections by another role.
+    Assign(ListenerId, Arc<Role>),
+    /// Close a listener; its connections go on.
+    Unlisten(ListenerId),
+    /// Resolve names by these from here on.
+    Resolve(Arc<Settings>, Arc<Hosts>),
+    /// Close every listener and end when the last connection has, or at the given time.
+    Drain(Instant),
+}
+
+/// How much a worker reserves. All of it is virtual until used.
+#[derive(Clone, Copy, Debug)]
+pub struct Capacity {
+    /// Connections at once.
+    pub flows: usize,
+    /// Bytes in flight at once that slow readers leave waiting.
+    pub buffer_bytes: usize,
+    /// Names kept in the cache.
+    pub names: usize,
+    /// Datagram sessions at once.
+    pub sessions: usize,
+}
+
+/// The end of a worker that other threads hold.
+pub struct Handle {
+    commands: Sender<Command>,
+    waker: Arc<Waker>,
+    counters: Arc<FlowCounters>,
+}
+
+impl Handle {
+    /// Gives the worker an order; it acts on it with its next turn. Orders to a worker that has
+    /// ended go nowhere.
+    pub fn send(&self, command: Command) {
+        if self.commands.send(command).is_ok() {
+            self.waker.wake();
+        }
+    }
+
+    /// The worker's counters.
+    pub fn counters(&self) -> &Arc<FlowCounters> {
+        &self.counters
+    }
+}
+
+/// A socket that clients reach us at.
+pub(crate) struct Listener {
+    pub(crate) id: ListenerId,
+    pub(crate) fd: OwnedFd,
+    pub(crate) role: Arc<Role>,
+    pub(crate) transport: Transport,
+}
+
+/// The state of one worker. Make it on any thread, [`run`](Worker::run) it on its own.
+pub struct Worker {
+    flows: Slab<Flow>,
+    listeners: Slab<Listener>,
+    /// Made when the first datagram listener comes.
+    udp: Option<Box<Udp>>,
+    sessions_max: usize,
+    commands: Receiver<Command>,
+    waker: Arc<Waker>,
+    core: Core,
+    /// Listeners are paused until this tick.
+    paused_until: Option<Tick>,
+    /// No flow is ended for its buffers before this tick.
+    relieve_at: Tick,
+    /// Give up on open connections at this time.
+    drain_by: Option<Instant>,
+}
+
+impl Worker {
+    /// Reserves all the memory worker `number` of the crew will use.
+    ///
+    /// # Errors
+    /// Out of descriptors, or no random numbers to be had.
+    pub fn new(
+        number: u16,
+        crew: Arc<Crew>,
+        capacity: Capacity,
+        settings: Arc<Settings>,
+        hosts: Arc<Hosts>,
+        outbound: OutboundOptions,
+    ) -> io::Result<(Self, Handle)> {
+        let poll = Poll::new()?;
+        let waker = Arc::clone(crew.waker(number));
+        poll.add(&*waker, Token::Commands.into(), Interest::Level)?;
+        let (sender, commands) = channel();
+        let counters = Arc::new(FlowCounters::default());
+        let cache = adit_resolver::Cache::new(capacity.names);
+        let now = Instant::now();
+        let core = Core {
+            poll,
+            wheel: Wheel::with_capacity(capacity.flows),
+            pool: Pool::new(capacity.buffer_bytes / BLOCK_LEN),
+            scratch: vec![0; SCRATCH_LEN].into_boxed_slice(),
+            rng: Rng::new().map_err(|e| io::Error::other(e.as_label()))?,
+            names: Names::new(Resolver::new(settings, hosts, cache), outbound),
+            counters: Arc::clone(&counters),
+            crew,
+            worker: number,
+            // Twice the flows: a flow that ends leaves its entry behind until the next turn.
+            ready: Ring::with_capacity(2 * capacity.flows),
+            starved: false,
+            reject_log: Throttle::new(PEER_FAULT_LINES),
+            epoch: now,
+            now,
+            tick: 0,
+        };
+        let worker = Self {
+            flows: Slab::with_capacity(capacity.flows),
+            listeners: Slab::with_capacity(LISTENERS_MAX),
+            udp: None,
+            sessions_max: capacity.sessions,
+            commands,
+            waker: Arc::clone(&waker),
+            core,
+            paused_until: None,
+            relieve_at: 0,
+            drain_by: None,
+        };
+        Ok((worker, Handle { commands: sender, waker, counters }))
+    }
+
+    /// Serves until drained.
+    ///
+    /// # Errors
+    /// Only when the poll itself breaks.
+    pub fn run(mut self) -> io::Result<()> {
+        adit_crypto::prepare_thread();
+        let mut events = Events::new();
+        loop {
+            let timeout = self.timeout();
+            self.core.poll.wait(&mut events, timeout)?;
+            self.core.update_time();
+            for ready in events.iter() {
+                match Token::from(ready.token) {
+                    Token::Commands => {
+                        self.take_commands();
+                        self.with_udp(|udp, tools| udp.on_parcels(tools));
+                    }
+                    Token::Datagrams(key) => {
+                        self.with_udp(|udp, tools| udp.on_listener(tools, key));
+                    }
+                    Token::Upstream(family, key) => {
+                        self.with_udp(|udp, tools| udp.on_upstream(tools, key, family));
+                    }
+                    Token::Listener(key) => self.accept(key),
+                    Token::Lookup(key) => {
+                        let finished = self.names_step(|names, tools| names.on_ready(key, tools));
+                        self.tell_waiters(finished);
+                    }
+                    Token::Flow(part, key) => {
+                        self.with_flow(key, |flow, core| flow.on_ready(core, part, ready));
+                    }
+                }
+            }
+            self.run_ready();
+            self.fire_deadlines();
+            self.with_udp(|udp, tools| udp.flush(tools));
+            self.relieve_pool();
+            if self.is_drained() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        if !self.core.ready.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let tick = self.core.tick;
+        let drain = self.drain_by.map(|by| ticks(by.saturating_duration_since(self.core.now)));
+        [
+            self.core.wheel.next_in(tick),
+            self.core.names.next_in(tick),
+            self.udp.as_ref().and_then(|udp| udp.next_in(tick)),
+            self.paused_until.map(|until| until.saturating_sub(tick)),
+            drain,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+        .map(|ticks| TICK * u32::try_from(ticks.max(1)).unwrap_or(u32::MAX))
+    }
+
+    /// Lets a flow take one step and carries out what it decides.
+    fn with_flow(&mut self, key: Key, step: impl FnOnce(&mut Flow, &mut Core) -> Next) {
+        let Some(flow) = self.flows.get_mut(key) else { return };
+        let next = step(flow, &mut self.core);
+        match next {
+            Next::Wait => {}
+            Next::Again => {
+                if !flow.queued {
+                    flow.queued = true;
+                    self.core.ready.push(key);
+                }
+            }
+            Next::Close | Next::Reset => {
+                flow.close(&mut self.core, next);
+                self.flows.remove(key);
+                self.core.counters.open.sub(1);
+            }
+        }
+    }
+
+    /// Lets the datagram side take a step, where there is one.
+    fn with_udp(&mut self, step: impl FnOnce(&mut Udp, &mut udp::Tools<'_>)) {
+        if let Some(udp) = &mut self.udp {
+            step(udp, &mut udp::Tools { core: &mut self.core, listeners: &self.listeners });
+        }
+    }
+
+    /// Gives each flow that is queued at this point one more budget.
+    fn run_ready(&mut self) {
+        for _ in 0..self.core.ready.len() {
+            let Some(key) = self.core.ready.pop() else { break };
+            self.with_flow(key, |flow, core| {
+                flow.queued = false;
+                flow.step(core)
+            });
+        }
+    }
+
+    fn fire_deadlines(&mut self) {
+        let tick = self.core.tick;
+        while let Some(index) = self.core.wheel.expired(tick) {
+            if let Some(key) = self.flows.key_at(index) {
+                self.with_flow(key, Flow::on_deadline);
+            }
+        }
+        self.with_udp(|udp, tools| udp.on_tick(tools));
+        loop {
+            let finished = self.names_step(Names::drive_started);
+            if finished.is_none() && !self.core.names.has_started() {
+                break;
+            }
+            self.tell_waiters(finished);
+        }
+        while let Some(finished) = self.names_step(|names, tools| names.on_tick(tick, tools)) {
+            self.tell_waiters(Some(finished));
+        }
+        if self.paused_until.is_some_and(|until| until <= tick) {
+            self.paused_until = None;
+            self.set_listening(true);
+        }
+    }
+
+    /// With the pool used up, ends the flows that hold most of it and have moved nothing for
+    /// longest: a few peers that never read must not stop everybody else.
+    fn relieve_pool(&mut self) {
+        let tick = self.core.tick;
+        if !std::mem::take(&mut self.core.starved) || tick < self.relieve_at {
+            return;
+        }
+        self.relieve_at = tick + ticks(RELIEF_INTERVAL);
+        let mut worst = ArrayVec::<(u64, Key), RELIEF_FLOWS>::new();
+        for key in self.flows.keys() {
+            let Some(flow) = self.flows.get(key) else { continue };
+            let idle = tick.saturating_sub(flow.active_at()) + 1;
+            let weight = (flow.held() as u64).saturating_mul(idle);
+            let place = worst.partition_point(|(other, _)| *other >= weight);
+            if weight > 0 && place < RELIEF_FLOWS {
+                if worst.is_full() {
+                    worst.pop();
+                }
+                worst.insert(place, (weight, key));
+            }
+        }
+        self.core.log_peer_fault(format_args!(
+            "buffers are used up: ending {} connections whose peers do not read",
+            worst.len()
+        ));
+        for (_, key) in worst {
+            self.core.counters.buffers_reclaimed.inc();
+            self.with_flow(key, |_, _| Next::Reset);
+        }
+    }
+
+    fn names_step(
+        &mut self,
+        step: impl FnOnce(&mut Names, &mut Tools<'_>) -> Option<Finished>,
+    ) -> Option<Finished> {
+        let Core { names, poll, pool, scratch, rng, now, epoch, .. } = &mut self.core;
+        let mut tools = Tools { poll, pool, scratch, rng, now: *now, epoch: *epoch };
+        step(names, &mut tools)
+    }
+
+    fn tell_waiters(&mut self, finished: Option<Finished>) {
+        let Some(finished) = finished else { return };
+        while let Some(waiter) = self.core.names.next_waiter(&finished) {
+            let outcome = &finished.outcome;
+            match waiter {
+                Waiter::Flow(key) => {
+                    self.with_flow(key, |flow, core| flow.on_resolved(core, outcome))
+                }
+                Waiter::Datagrams(key) => {
+                    self.with_udp(|udp, tools| udp.on_resolved(tools, key, outcome));
+                }
+            }
+        }
+    }
+
+    fn accept(&mut self, key: Key) {
+        for _ in 0..ACCEPTS_PER_TURN {
+            let Some(listener) = self.listeners.get(key) else { return };
+            if self.flows.len() == self.flows.capacity() {
+                self.pause_accepting("every connection slot is in use");
+                return;
+            }
+            match net::accept(&listener.fd) {
+                Ok((fd, peer)) => {
+                    let (role, id) = (Arc::clone(&listener.role), listener.id);
+                    if clients::admit(&mut self.core, &role, peer, &fd) {
+                        self.start_flow(role, id, fd, peer);
+                    }
+                }
+                Err(Errno::AGAIN) => return,
+                // The peer has given up before we got to it, or a network fault of its own.
+                Err(Errno::CONNABORTED | Errno::INTR | Errno::PROTO | Errno::PERM) => {}
+                Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
+                    self.pause_accepting("out of file descriptors (raise nofile)");
+                    return;
+                }
+                Err(e) => {
+                    log::error!("accept: {e}");
+                    self.pause_accepting("accept fails");
+                    return;
+                }
+            }
+        }
+    }
+
+    fn start_flow(&mut self, role: Arc<Role>, listener: ListenerId, fd: OwnedFd, peer: Peer) {
+        let flow = Flow::new(role, listener, fd, peer, &mut self.core);
+        // The caller has checked that there is room.
+        let Ok(key) = self.flows.insert(flow) else { return };
+        self.core.counters.accepted.inc();
+        self.core.counters.open.inc();
+        self.with_flow(key, |flow, core| {
+            flow.key = key;
+            match core.watch(flow.client_fd(), key, Part::Client) {
+                Ok(()) => flow.start(core),
+                Err(e) => {
+                    log::error!("epoll: {e}");
+                    Next::Close
+                }
+            }
+        });
+    }
+
+    /// Stops accepting for a moment: to try again at once would spin.
+    fn pause_accepting(&mut self, why: &str) {
+        self.core.counters.accept_paused.inc();
+        self.core.log_peer_fault(format_args!("new connections wait: {why}"));
+        if self.paused_until.is_none() {
+            self.set_listening(false);
+        }
+        self.paused_until = Some(self.core.tick + ticks(ACCEPT_PAUSE));
+    }
+
+    fn set_listening(&self, on: bool) {
+        for key in self.listeners.keys() {
+            if let Some(listener) = self.listeners.get(key)
+                && listener.transport == Transport::Stream
+                && let Err(e) =
+                    self.core.poll.set_listening(&listener.fd, Token::Listener(key).into(), on)
+            {
+                log::error!("epoll: {e}");
+            }
+        }
+    }
+
+    fn take_commands(&mut self) {
+        self.waker.clear();
+        while let Ok(command) = self.commands.try_recv() {
+            match command {
+                Command::Listen(id, fd, role) => self.listen(id, fd, role, Transport::Stream),
+                Command::ListenDatagrams(id, fd, role) => {
+                    self.listen(id, fd, role, Transport::Datagram);
+                }
+                Command::Assign(id, role) => self.assign(id, role),
+                Command::Unlisten(id) => {
+                    if let Some(key) = self.listener(id) {
+                        self.listeners.remove(key);
+                        if let Some(udp) = &mut self.udp {
+                            udp.on_unlisten(&mut self.core, key);
+                        }
+                    }
+                }
+                Command::Resolve(settings, hosts) => self.core.names.replace(settings, hosts),
+                Command::Drain(by) => {
+                    let keys = self.listeners.keys();
+                    for key in keys.collect::<Vec<_>>() {
+                        self.listeners.remove(key);
+                    }
+                    if let Some(udp) = &mut self.udp {
+                        udp.end_all(&mut self.core);
+                    }
+                    self.drain_by = Some(by);
+                }
+            }
+        }
+    }
+
+    /// Gives a listener a new role. Connections go on by the role they began with, except those
+    /// of users who are gone.
+    fn assign(&mut self, id: ListenerId, role: Arc<Role>) {
+        let Some(key) = self.listener(id) else { return };
+        if let Some(udp) = &mut self.udp {
+            udp.on_assign(&mut self.core, key, &role);
+        }
+        // Off the hot path: a reload.
+        for flow_key in self.flows.keys().collect::<Vec<_>>() {
+            let ends =
+                self.flows.get(flow_key).is_some_and(|f| f.listener() == id && !f.outlives(&role));
+            if ends {
+                self.with_flow(flow_key, |_, _| Next::Reset);
+            }
+        }
+        if let Some(listener) = self.listeners.get_mut(key) {
+            listener.role = role;
+        }
+    }
+
+    fn listen(&mut self, id: ListenerId, fd: OwnedFd, role: Arc<Role>, transport: Transport) {
+        if transport == Transport::Datagram && self.udp.is_none() {
+            self.udp = Some(Box::new(Udp::new(self.sessions_max)));
+        }
+        let Ok(key) = self.listeners.insert(Listener { id, fd, role, transport }) else {
+            log::error!("more than {LISTENERS_MAX} listeners");
+            return;
+        };
+        let token = match transport {
+            Transport::Stream => Token::Listener(key),
+            Transport::Datagram => Token::Datagrams(key),
+        };
+        if let Some(listener) = self.listeners.get(key)
+            && let Err(e) = self.core.poll.add(&listener.fd, token.into(), Interest::Level)
+        {
+            log::error!("epoll: {e}");
+            self.listeners.remove(key);
+        }
+    }
+
+    fn listener(&self, id: ListenerId) -> Option<Key> {
+        self.listeners.keys().find(|&key| self.listeners.get(key).is_some_and(|l| l.id == id))
+    }
+
+    fn is_drained(&self) -> bool {
+        self.drain_by.is_some_and(|by| self.flows.is_empty() || self.core.now >= by)
+    }
+}
+
+/// Listeners of one worker.
+pub const LISTENERS_MAX: usize = 1024;

@@ -1,0 +1,419 @@
+//! The life of the process.
+
+use std::fmt::Write as _;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use adit_config::{Config, Diagnostic, LogLevel};
+use adit_engine::crew::Crew;
+use adit_engine::guard::Transport;
+use adit_engine::worker::{Capacity, Command, Handle, Worker};
+use adit_observe::{FlowCounters, init_log, log};
+use adit_sys::poll::{Events, Interest, Poll};
+use adit_sys::process::{self, Daemon};
+use adit_sys::signal::{Signal, Signals};
+use adit_sys::{datagram, net};
+
+use crate::listeners::{self, Bind, ListenError, ListenOptions, Listeners, Wanted};
+use crate::names::NameFiles;
+use crate::roles::{self, Stores};
+
+/// Exit status after an orderly end.
+pub const EXIT_OK: u8 = 0;
+/// Exit status when something failed at run time.
+pub const EXIT_FAILURE: u8 = 1;
+/// Exit status for a wrong command line or configuration.
+pub const EXIT_CONFIG: u8 = 2;
+
+/// Open connections get this long to end after the first SIGTERM.
+const DRAIN_LIMIT: Duration = Duration::from_secs(5);
+/// How often the resolver's files are looked at.
+const FILES_INTERVAL: Duration = Duration::from_secs(3);
+/// Connections of one worker at most.
+const FLOWS_MAX: u64 = 65_536;
+/// Descriptors kept for listeners, logs, look-ups and the like.
+const DESCRIPTORS_RESERVED: u64 = 64;
+/// Bytes that slow readers may leave waiting, per worker; touched only as they do.
+const BUFFER_BYTES: usize = 64 << 20;
+/// Names kept by each worker, when the configuration does not say.
+const NAMES_DEFAULT: u32 = 1024;
+/// A worker's stack. Its deepest frame is a few kilobytes of parsing.
+const STACK_LEN: usize = 256 << 10;
+
+/// What ended a run early.
+struct Failed {
+    code: u8,
+    text: String,
+}
+
+impl Failed {
+    fn runtime(text: impl Into<String>) -> Self {
+        Self { code: EXIT_FAILURE, text: text.into() }
+    }
+}
+
+/// Runs a program until it is told to stop; returns its exit status.
+///
+/// Several configurations run side by side in one process; what belongs to the process (workers,
+/// user, limits, resolver) is taken from the first.
+///
+/// # Panics
+/// When there is no configuration.
+pub fn run(configs: Vec<Config>) -> u8 {
+    let first = configs.first().expect("a program has a configuration");
+    init_log(level(first.log_level), first.log_time);
+    match Supervisor::start(configs).and_then(Supervisor::serve) {
+        Ok(()) => EXIT_OK,
+        Err(failed) => {
+            log::error!("{}", failed.text);
+            failed.code
+        }
+    }
+}
+
+struct Supervisor {
+    /// Never empty; the first speaks for the process.
+    configs: Vec<Config>,
+    stores: Stores,
+    crew: Arc<Crew>,
+    listeners: Listeners,
+    names: NameFiles,
+    handles: Vec<Handle>,
+    threads: Vec<JoinHandle<io::Result<()>>>,
+    signals: Signals,
+    poll: Poll,
+}
+
+impl Supervisor {
+    fn start(configs: Vec<Config>) -> Result<Self, Failed> {
+        configs.iter().flat_map(|c| &c.warnings).for_each(|w| log::warn!("{w}"));
+        let config = &configs[0];
+        let daemon = if config.daemonize {
+            let started = Daemon::start();
+            Some(
+                started
+                    .map_err(|e| Failed::runtime(format!("cannot go to the background: {e}")))?,
+            )
+        } else {
+            None
+        };
+        let signals = Signals::take_over()
+            .map_err(|e| Failed::runtime(format!("cannot take over signals: {e}")))?;
+        let poll = Poll::new().map_err(|e| Failed::runtime(format!("epoll: {e}")))?;
+        poll.add(&signals, 0, Interest::Level)
+            .map_err(|e| Failed::runtime(format!("epoll: {e}")))?;
+        let descriptors = descriptor_limit(config)?;
+        let worker_count = worker_count(config);
+
+        let sessions = sessions_max(config, descriptors, worker_count);
+        let stores = Stores::new(sessions * worker_count);
+        let crew = Crew::new(u16::try_from(worker_count).unwrap_or(u16::MAX))
+            .map_err(|e| Failed::runtime(format!("eventfd: {e}")))?;
+        let mut listeners = Listeners::default();
+        let wanted = wanted(&configs, &stores).map_err(|e| Failed::runtime(e.to_string()))?;
+        let change = listeners
+            .prepare(&wanted, &listen_options(config), worker_count)
+            .map_err(|e| Failed::runtime(e.to_string()))?;
+        if let Some(path) = &config.pid_file {
+            write_pid(path)?;
+        }
+        if let Some(user) = &config.user {
+            process::become_user(user)
+                .map_err(|e| Failed::runtime(format!("cannot become user {user}: {e}")))?;
+        }
+        let names = NameFiles::read(config.nameservers.as_deref());
+        let mut this = Self {
+            configs,
+            stores,
+            crew,
+            listeners: Listeners::default(),
+            names,
+            handles: Vec::new(),
+            threads: Vec::new(),
+            signals,
+            poll,
+        };
+        for number in 0..worker_count {
+            this.start_worker(number, descriptors, worker_count)?;
+        }
+        for line in &change.lines {
+            log::info!("{line}");
+        }
+        listeners.apply(change, &this.handles);
+        this.listeners = listeners;
+        log::info!(
+            "{} {}: {} worker{}, {}, up to {} connections",
+            this.configs[0].invoked.name,
+            env!("CARGO_PKG_VERSION"),
+            worker_count,
+            if worker_count == 1 { "" } else { "s" },
+            adit_crypto::acceleration(),
+            descriptors / 2,
+        );
+        this.log_kernel_options();
+        if let Some(daemon) = daemon {
+            daemon.ready().map_err(|e| Failed::runtime(format!("cannot detach: {e}")))?;
+        }
+        notify(&[sd_notify::NotifyState::Ready]);
+        if let Err(e) = process::release_start_code() {
+            log::debug!("start-up code stays resident: {e}");
+        }
+        Ok(this)
+    }
+
+    /// Says whether the kernel has what the configuration asks for; without it plain TCP is used.
+    fn log_kernel_options(&self) {
+        let sockets = &self.configs[0].sockets;
+        let asked = [
+            (
+                sockets.fast_open,
+                "TCP fast open",
+                net::fast_open_available as fn() -> io::Result<()>,
+            ),
+            (sockets.mptcp, "multipath TCP", net::multipath_available),
+        ];
+        if self.configs.iter().flat_map(roles::binds).any(|(_, t)| t == Transport::Datagram) {
+            for (name, available) in [
+                ("UDP segmentation", datagram::segmentation_available as fn() -> io::Result<()>),
+                ("UDP coalescing", datagram::coalescing_available),
+            ] {
+                match available() {
+                    Ok(()) => log::debug!("{name}: on"),
+                    Err(e) => log::info!("{name}: not available here ({e}); datagrams go singly"),
+                }
+            }
+        }
+        for (_, name, available) in asked.into_iter().filter(|(wanted, ..)| *wanted) {
+            match available() {
+                Ok(()) => log::info!("{name}: on"),
+                Err(e) => log::info!("{name}: not available here ({e}); plain TCP is used"),
+            }
+        }
+    }
+
+    fn start_worker(
+        &mut self,
+        number: usize,
+        descriptors: u64,
+        workers: usize,
+    ) -> Result<(), Failed> {
+        let flows = (descriptors.saturating_sub(DESCRIPTORS_RESERVED) / 2).clamp(16, FLOWS_MAX);
+        let capacity = Capacity {
+            // The kernel does not spread connections evenly, so each worker may take them all.
+            flows: usize::try_from(flows).unwrap_or(usize::MAX),
+            buffer_bytes: BUFFER_BYTES,
+            names: self.configs[0].dns_cache_size.unwrap_or(NAMES_DEFAULT) as usize,
+            sessions: sessions_max(&self.configs[0], descriptors, workers),
+        };
+        let (worker, handle) = Worker::new(
+            u16::try_from(number).unwrap_or(u16::MAX),
+            Arc::clone(&self.crew),
+            capacity,
+            Arc::clone(&self.names.settings),
+            Arc::clone(&self.names.hosts),
+            roles::resolver_outbound(&self.configs[0]),
+        )
+        .map_err(|e| Failed::runtime(format!("cannot start worker {number} of {workers}: {e}")))?;
+        let thread = thread::Builder::new()
+            .name(format!("worker-{number}"))
+            .stack_size(STACK_LEN)
+            .spawn(move || worker.run())
+            .map_err(|e| Failed::runtime(format!("cannot start worker {number}: {e}")))?;
+        self.handles.push(handle);
+        self.threads.push(thread);
+        Ok(())
+    }
+
+    /// Waits for signals and file changes until told to stop.
+    fn serve(mut self) -> Result<(), Failed> {
+        let mut events = Events::new();
+        loop {
+            if let Err(e) = self.poll.wait(&mut events, Some(FILES_INTERVAL)) {
+                return Err(Failed::runtime(format!("epoll: {e}")));
+            }
+            while let Some(signal) = self.signals.next() {
+                match signal {
+                    Signal::Stop => return self.drain(),
+                    Signal::Reload => self.reload(),
+                    Signal::Report => self.report(),
+                }
+            }
+            if self.threads.iter().any(JoinHandle::is_finished) {
+                return Err(Failed::runtime("a worker has ended by itself"));
+            }
+            if self.names.refresh() {
+                log::info!("resolver files have changed and were read again");
+                self.send_names();
+            }
+        }
+    }
+
+    fn send_names(&self) {
+        for handle in &self.handles {
+            let settings = Arc::clone(&self.names.settings);
+            handle.send(Command::Resolve(settings, Arc::clone(&self.names.hosts)));
+        }
+    }
+
+    /// Reads the configuration again; whatever is wrong with it, the old one stays in force.
+    fn reload(&mut self) {
+        notify(&[sd_notify::NotifyState::Reloading]);
+        match self.try_reload() {
+            Ok(()) => log::info!("configuration reloaded"),
+            Err(lines) => {
+                lines.iter().for_each(|line| log::error!("{line}"));
+                log::error!("reload failed; the old configuration stays in force");
+            }
+        }
+        notify(&[sd_notify::NotifyState::Ready]);
+    }
+
+    fn try_reload(&mut self) -> Result<(), Vec<String>> {
+        let env = |name: &str| std::env::var(name).ok();
+        let text = |found: Vec<_>| found.iter().map(Diagnostic::to_string).collect::<Vec<_>>();
+        let configs: Result<Vec<_>, _> = self.configs.iter().map(|c| c.reload(&env)).collect();
+        let configs = configs.map_err(text)?;
+        let wanted = wanted(&configs, &self.stores).map_err(|e| vec![e.to_string()])?;
+        let config = &configs[0];
+        let change = self
+            .listeners
+            .prepare(&wanted, &listen_options(config), self.handles.len())
+            .map_err(|e| vec![e.to_string()])?;
+        configs.iter().flat_map(|c| &c.warnings).for_each(|w| log::warn!("{w}"));
+        for line in &change.lines {
+            log::info!("{line}");
+        }
+        if worker_count(config) != self.handles.len() {
+            log::warn!("the number of workers changes only with a restart");
+        }
+        self.listeners.apply(change, &self.handles);
+        self.stores.forget_users();
+        init_log(level(config.log_level), config.log_time);
+        if config.nameservers != self.configs[0].nameservers {
+            self.names = NameFiles::read(config.nameservers.as_deref());
+            self.send_names();
+        }
+        self.configs = configs;
+        Ok(())
+    }
+
+    /// Writes the counters to the log.
+    fn report(&self) {
+        let mut line = String::from("counters:");
+        let workers = self.handles.iter().map(|h| &**h.counters());
+        FlowCounters::sum(workers, |name, value| {
+            // Writing to a string does not fail.
+            let _ = write!(line, " {name}={value}");
+        });
+        log::info!("{line}");
+        self.stores.report_users(|line| log::info!("{line}"));
+    }
+
+    /// Closes the listeners and lets open connections end; a second signal ends them at once.
+    fn drain(self) -> Result<(), Failed> {
+        log::info!("stopping: open connections get {} s to end", DRAIN_LIMIT.as_secs());
+        notify(&[sd_notify::NotifyState::Stopping]);
+        let by = Instant::now() + DRAIN_LIMIT;
+        self.handles.iter().for_each(|h| h.send(Command::Drain(by)));
+        let mut events = Events::new();
+        while !self.threads.iter().all(JoinHandle::is_finished) {
+            if self.poll.wait(&mut events, Some(Duration::from_millis(20))).is_err() {
+                break;
+            }
+            if self.signals.next() == Some(Signal::Stop) {
+                break;
+            }
+        }
+        if let Some(path) = &self.configs[0].pid_file {
+            remove_pid(path);
+        }
+        self.listeners.clean_up();
+        log::info!("stopped");
+        Ok(())
+    }
+}
+
+fn wanted(configs: &[Config], stores: &Stores) -> Result<Vec<Wanted>, ListenError> {
+    let mut own = Vec::new();
+    for (bind, transport) in configs.iter().flat_map(roles::binds) {
+        if let Bind::Internet(endpoint) = bind {
+            let addrs = listeners::addresses(&endpoint)?.into_iter();
+            own.extend(addrs.map(|addr| (addr, transport)));
+        }
+    }
+    Ok(configs.iter().flat_map(|config| roles::wanted(config, stores, &own)).collect())
+}
+
+/// Datagram sessions of one worker: as configured, as far as descriptors go.
+fn sessions_max(config: &Config, descriptors: u64, workers: usize) -> usize {
+    // A session has one socket, or two where it talks by both families. Half of the descriptors
+    // stay with connections.
+    let share = descriptors.saturating_sub(DESCRIPTORS_RESERVED) / 4;
+    let share = usize::try_from(share).unwrap_or(usize::MAX) / workers.max(1);
+    (config.udp.sessions_max as usize).min(share.max(16))
+}
+
+fn listen_options(config: &Config) -> ListenOptions {
+    ListenOptions {
+        stream: roles::incoming(config),
+        datagram: roles::datagram_incoming(config),
+        v6_only: config.sockets.ipv6_only,
+        reuse_port: config.sockets.reuse_port,
+    }
+}
+
+fn worker_count(config: &Config) -> usize {
+    match config.workers {
+        Some(count) => count.get().into(),
+        None => thread::available_parallelism().map_or(1, Into::into),
+    }
+}
+
+fn descriptor_limit(config: &Config) -> Result<u64, Failed> {
+    match config.nofile {
+        None => Ok(process::raise_descriptor_limit()),
+        Some(count) => {
+            process::set_descriptor_limit(count.into()).map_err(|e| {
+                Failed::runtime(format!("cannot set the limit of open files to {count}: {e}"))
+            })?;
+            Ok(process::descriptor_limit())
+        }
+    }
+}
+
+fn write_pid(path: &Path) -> Result<(), Failed> {
+    std::fs::write(path, format!("{}\n", std::process::id()))
+        .map_err(|e| Failed::runtime(format!("cannot write the pid file {}: {e}", path.display())))
+}
+
+/// Removes the pid file if it still is ours: a later start may have written another id there, and
+/// a path such as /dev/null is not ours at all.
+fn remove_pid(path: &Path) {
+    let is_file = std::fs::symlink_metadata(path).is_ok_and(|about| about.is_file());
+    let ours = || {
+        std::fs::read_to_string(path)
+            .is_ok_and(|text| text.trim() == std::process::id().to_string())
+    };
+    if is_file && ours() {
+        // The user that we became may have no right to; the next start overwrites it.
+        let _ = std::fs::remove_file(path);
+    }
+}
+
+/// Tells systemd, where it listens.
+fn notify(states: &[sd_notify::NotifyState<'_>]) {
+    if let Err(e) = sd_notify::notify(states) {
+        log::debug!("sd_notify: {e}");
+    }
+}
+
+const fn level(level: LogLevel) -> log::LevelFilter {
+    match level {
+        LogLevel::Info => log::LevelFilter::Info,
+        LogLevel::Debug => log::LevelFilter::Debug,
+        LogLevel::Trace => log::LevelFilter::Trace,
+    }
+}

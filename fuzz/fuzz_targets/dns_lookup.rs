@@ -1,0 +1,6 @@
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| adit_resolver::fuzz::lookup(
+    std::time::Instant::now(),
+    data
+));

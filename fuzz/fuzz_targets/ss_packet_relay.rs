@@ -1,0 +1,3 @@
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| adit_shadowsocks::fuzz::packet_relay(data));
