@@ -96,6 +96,19 @@ fn a_unix_socket_serves_and_goes_with_the_program() {
 }
 
 #[test]
+fn a_path_that_another_program_has_taken_over_is_left_to_it() {
+    let scratch = Scratch::new();
+    let path = scratch.file("socket");
+    let args = ["-s", "127.0.0.1", "-p", "8388", "-b", path.to_str().unwrap()];
+    let local = start("ss-local", &args);
+    std::fs::remove_file(&path).unwrap();
+    let _other = UnixListener::bind(&path).unwrap();
+    local.signal(Signal::TERM);
+    assert_eq!(local.wait().code, Some(0));
+    UnixStream::connect(&path).unwrap();
+}
+
+#[test]
 fn a_path_that_is_taken_is_left_alone() {
     let scratch = Scratch::new();
     let file = scratch.write("file", "precious");

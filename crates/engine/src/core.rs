@@ -8,6 +8,7 @@ use std::time::{Instant, SystemTime};
 use adit_crypto::Rng;
 use adit_observe::{FlowCounters, Throttle, log};
 use adit_shadowsocks::{RECORD_HEAD_MAX, RECORD_TAIL};
+use adit_sys::net::Connecting;
 use adit_sys::poll::{Interest, Poll};
 
 use crate::crew::Crew;
@@ -78,8 +79,28 @@ impl Core {
     }
 
     /// Registers a flow's socket.
-    pub(crate) fn watch(&self, fd: impl AsFd, key: Key, part: Part) -> std::io::Result<()> {
-        self.poll.add(fd, Token::flow(part, key).into(), Interest::Stream)
+    pub(crate) fn watch(
+        &self,
+        fd: impl AsFd,
+        key: Key,
+        part: Part,
+        interest: Interest,
+    ) -> std::io::Result<()> {
+        self.poll.add(fd, Token::flow(part, key).into(), interest)
+    }
+
+    /// Registers the socket of a connect.
+    pub(crate) fn watch_connecting(
+        &self,
+        connecting: Connecting,
+        key: Key,
+        part: Part,
+    ) -> std::io::Result<Connecting> {
+        match &connecting {
+            Connecting::Connected(fd) => self.watch(fd, key, part, Interest::Arrivals)?,
+            Connecting::UnderWay(fd) => self.watch(fd, key, part, Interest::Stream)?,
+        }
+        Ok(connecting)
     }
 
     /// How many bytes a flow may read when it wants `wanted`: all of it may have to wait in the

@@ -14,7 +14,7 @@ use adit_observe::FlowCounters;
 use adit_resolver::{
     Hosts, Lookup, Outcome, Resolver, Settings, TRANSMIT_LEN_MAX, Transmit, Transport,
 };
-use adit_sys::net::{self, FirstSender, Io, OutboundOptions, StreamOptions};
+use adit_sys::net::{self, Connecting, FirstSender, Io, OutboundOptions, StreamOptions};
 use adit_sys::poll::{Interest, Poll};
 use arrayvec::ArrayString;
 
@@ -303,6 +303,7 @@ impl Running {
             self.drop_stream(tools.pool);
             let opened =
                 net::connect(transmit.server, &TCP_OPTIONS, outbound, None, FirstSender::Us)
+                    .map(Connecting::into_fd)
                     .and_then(|fd| watch(tools.poll, &fd, key, Interest::Stream).map(|()| fd));
             let Ok(fd) = opened else { return false };
             self.stream = Some(Stream {

@@ -184,10 +184,10 @@ impl Worker {
     pub fn run(mut self) -> io::Result<()> {
         adit_crypto::prepare_thread();
         let mut events = Events::new();
+        let mut linger = false;
         loop {
-            let timeout = self.timeout();
-            self.core.poll.wait(&mut events, timeout)?;
-            self.core.update_time();
+            self.wait(&mut events, linger)?;
+            linger = false;
             for ready in events.iter() {
                 match Token::from(ready.token) {
                     Token::Commands => {
@@ -195,9 +195,11 @@ impl Worker {
                         self.with_udp(|udp, tools| udp.on_parcels(tools));
                     }
                     Token::Datagrams(key) => {
+                        linger = true;
                         self.with_udp(|udp, tools| udp.on_listener(tools, key));
                     }
                     Token::Upstream(family, key) => {
+                        linger = true;
                         self.with_udp(|udp, tools| udp.on_upstream(tools, key, family));
                     }
                     Token::Listener(key) => self.accept(key),
@@ -218,6 +220,21 @@ impl Worker {
                 return Ok(());
             }
         }
+    }
+
+    /// Waits for events. After a turn with datagrams it first lets others run once: while more are
+    /// on their way, a wake-up for each few of them costs more than they do.
+    fn wait(&mut self, events: &mut Events, linger: bool) -> io::Result<()> {
+        if linger {
+            std::thread::yield_now();
+            self.core.poll.wait(events, Some(Duration::ZERO))?;
+        }
+        if !linger || events.is_empty() {
+            let timeout = self.timeout();
+            self.core.poll.wait(events, timeout)?;
+        }
+        self.core.update_time();
+        Ok(())
     }
 
     fn timeout(&self) -> Option<Duration> {
@@ -242,7 +259,13 @@ impl Worker {
     /// Lets a flow take one step and carries out what it decides.
     fn with_flow(&mut self, key: Key, step: impl FnOnce(&mut Flow, &mut Core) -> Next) {
         let Some(flow) = self.flows.get_mut(key) else { return };
-        let next = step(flow, &mut self.core);
+        let mut next = step(flow, &mut self.core);
+        if matches!(next, Next::Wait | Next::Again)
+            && let Err(e) = flow.watch_room(&self.core)
+        {
+            log::error!("epoll: {e}");
+            next = Next::Reset;
+        }
         match next {
             Next::Wait => {}
             Next::Again => {
@@ -394,8 +417,13 @@ impl Worker {
         self.core.counters.open.inc();
         self.with_flow(key, |flow, core| {
             flow.key = key;
-            match core.watch(flow.client_fd(), key, Part::Client) {
-                Ok(()) => flow.start(core),
+            // What the first step reads the poll need not tell of.
+            let next = flow.start(core);
+            if matches!(next, Next::Close | Next::Reset) {
+                return next;
+            }
+            match core.watch(flow.client_fd(), key, Part::Client, Interest::Arrivals) {
+                Ok(()) => next,
                 Err(e) => {
                     log::error!("epoll: {e}");
                     Next::Close

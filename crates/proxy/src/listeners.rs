@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -56,7 +57,12 @@ impl fmt::Display for Place {
 struct Open {
     id: ListenerId,
     place: Place,
+    /// Which file the place is, if it is one.
+    file: Option<FileId>,
 }
+
+/// Device and number of a file.
+type FileId = (u64, u64);
 
 /// Why a listener can't be opened.
 #[derive(Debug)]
@@ -164,7 +170,7 @@ impl Listeners {
     pub(crate) fn apply(&mut self, change: Change, workers: &[Handle]) {
         for id in change.removed {
             if let Some(at) = self.open.iter().position(|o| o.id == id) {
-                forget(&self.open.swap_remove(at).place);
+                forget(&self.open.swap_remove(at));
             }
             workers.iter().for_each(|w| w.send(Command::Unlisten(id)));
         }
@@ -175,7 +181,8 @@ impl Listeners {
             let id = ListenerId(self.next_id);
             self.next_id += 1;
             let transport = place.transport();
-            self.open.push(Open { id, place });
+            let file = file_id(&place);
+            self.open.push(Open { id, place, file });
             for (worker, fd) in workers.iter().zip(fds) {
                 let role = Arc::clone(&role);
                 worker.send(match transport {
@@ -188,7 +195,7 @@ impl Listeners {
 
     /// Takes away what listeners leave in the file system.
     pub(crate) fn clean_up(&self) {
-        self.open.iter().for_each(|open| forget(&open.place));
+        self.open.iter().for_each(forget);
     }
 
     /// One listening socket a worker.
@@ -241,9 +248,21 @@ impl Place {
     }
 }
 
-/// A path that nobody listens at any more is removed; a port needs nothing.
-fn forget(place: &Place) {
-    if let Place::Unix(path) = place
+/// The file that a listener has made.
+fn file_id(place: &Place) -> Option<FileId> {
+    match place {
+        Place::Internet(..) => None,
+        Place::Unix(path) => {
+            std::fs::symlink_metadata(path).ok().map(|about| (about.dev(), about.ino()))
+        }
+    }
+}
+
+/// A path that nobody listens at any more is removed, unless another program has made it its own
+/// since; a port needs nothing.
+fn forget(open: &Open) {
+    if let Place::Unix(path) = &open.place
+        && file_id(&open.place) == open.file
         && let Err(e) = std::fs::remove_file(path)
     {
         log::debug!("{}: {e}", path.display());

@@ -226,7 +226,27 @@ pub fn accept(listener: impl AsFd) -> Result<(OwnedFd, Peer), Errno> {
     Ok((fd, Peer::Internet(SocketAddr::new(addr.ip().to_canonical(), addr.port()))))
 }
 
-/// Starts to connect; the socket turns writable when that has ended, see [`connect_result`].
+/// A connect that has not failed.
+#[derive(Debug)]
+pub enum Connecting {
+    /// The connection is there (with fast open: its first bytes will make it).
+    Connected(OwnedFd),
+    /// The socket turns writable when the connect has ended, see [`connect_result`].
+    UnderWay(OwnedFd),
+}
+
+impl Connecting {
+    /// The socket; it is writable when the connection is there.
+    pub fn into_fd(self) -> OwnedFd {
+        match self {
+            Self::Connected(fd) | Self::UnderWay(fd) => fd,
+        }
+    }
+}
+
+/// Starts to connect. Over loopback the other end has usually answered before the call returns,
+/// which saves waiting for it to be told.
+///
 /// Keepalive is not set up here: most connections end before they need it, see [`keep_alive`].
 ///
 /// # Errors
@@ -237,7 +257,7 @@ pub fn connect(
     outbound: &OutboundOptions,
     dscp: Option<u8>,
     first_sender: FirstSender,
-) -> io::Result<OwnedFd> {
+) -> io::Result<Connecting> {
     let fd = stream_socket(addr, options.multipath)?;
     apply(&fd, addr, options)?;
     if first_sender == FirstSender::Us {
@@ -252,8 +272,14 @@ pub fn connect(
         // Refused by old kernels; a plain connect follows then.
         let _ = ffi::set_int(fd.as_fd(), libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT, 1);
     }
-    match rx::connect(&fd, &addr) {
-        Ok(()) | Err(Errno::INPROGRESS) => Ok(fd),
+    let mut connected = rx::connect(&fd, &addr);
+    if connected == Err(Errno::INPROGRESS) && addr.ip().is_loopback() {
+        // The answer came while the socket was locked, and has been taken in since.
+        connected = rx::connect(&fd, &addr);
+    }
+    match connected {
+        Ok(()) => Ok(Connecting::Connected(fd)),
+        Err(Errno::INPROGRESS | Errno::ALREADY) => Ok(Connecting::UnderWay(fd)),
         Err(e) => Err(e.into()),
     }
 }

@@ -14,6 +14,9 @@ pub const EVENTS_MAX: usize = 256;
 pub enum Interest {
     /// Readable, writable and hang-up, once per change (edge-triggered).
     Stream,
+    /// As [`Interest::Stream`] without writable: a connected socket is that to begin with, and
+    /// being told so costs a wake-up. See [`Poll::watch_room`].
+    Arrivals,
     /// Readable for as long as there is something to read (level-triggered).
     Level,
     /// As [`Interest::Level`] and writable; for short-lived sockets off the hot path.
@@ -55,6 +58,11 @@ impl Events {
         Self { events: Box::new([none; EVENTS_MAX]), len: 0 }
     }
 
+    /// Whether the last wait brought nothing.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
     /// The events, in the order the kernel gave them.
     pub fn iter(&self) -> impl Iterator<Item = Ready> {
         use epoll::EventFlags as F;
@@ -71,6 +79,12 @@ impl Events {
         })
     }
 }
+
+/// What [`Interest::Stream`] asks for.
+const STREAM: epoll::EventFlags = epoll::EventFlags::IN
+    .union(epoll::EventFlags::OUT)
+    .union(epoll::EventFlags::RDHUP)
+    .union(epoll::EventFlags::ET);
 
 /// An epoll instance.
 pub struct Poll(OwnedFd);
@@ -91,11 +105,21 @@ impl Poll {
     pub fn add(&self, fd: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
         use epoll::EventFlags as F;
         let flags = match interest {
-            Interest::Stream => F::IN | F::OUT | F::RDHUP | F::ET,
+            Interest::Stream => STREAM,
+            Interest::Arrivals => F::IN | F::RDHUP | F::ET,
             Interest::Level => F::IN,
             Interest::LevelBoth => F::IN | F::OUT,
         };
         Ok(epoll::add(&self.0, fd, epoll::EventData::new_u64(token), flags)?)
+    }
+
+    /// Makes an [`Interest::Arrivals`] registration an [`Interest::Stream`] one. What is ready at
+    /// this moment is told once more, so room that came since the last write is not missed.
+    ///
+    /// # Errors
+    /// The descriptor is not registered.
+    pub fn watch_room(&self, fd: impl AsFd, token: u64) -> io::Result<()> {
+        Ok(epoll::modify(&self.0, fd, epoll::EventData::new_u64(token), STREAM)?)
     }
 
     /// Changes a registration between readable only and nothing: pauses and resumes a listener.

@@ -14,7 +14,7 @@ use adit_handshake::Failure;
 use adit_observe::log;
 use adit_resolver::{AddrList, Outcome};
 use adit_sys::Errno;
-use adit_sys::net::{self, FirstSender, OutboundOptions};
+use adit_sys::net::{self, Connecting, FirstSender, OutboundOptions};
 use adit_sys::poll::Ready;
 
 use crate::core::Core;
@@ -141,12 +141,17 @@ impl Flow {
         };
         while let Some(slot) = dial.attempts.iter().position(Option::is_none) {
             let Some(addr) = dial.next_addr() else { break };
-            let part = Part::Remote(u8::try_from(slot).expect("there are three attempts"));
+            let n = u8::try_from(slot).expect("there are three attempts");
             let (outbound, dscp) = source_of(&self.role, self.server, addr.port());
             let started = net::connect(addr, &self.role.stream, outbound, dscp, first_sender)
-                .and_then(|fd| core.watch(&fd, self.key, part).map(|()| fd));
+                .and_then(|connecting| {
+                    core.watch_connecting(connecting, self.key, Part::Remote(n))
+                });
             match started {
-                Ok(fd) => {
+                Ok(Connecting::Connected(fd)) => {
+                    return self.on_connected(core, n, Socket::new(fd));
+                }
+                Ok(Connecting::UnderWay(fd)) => {
                     dial.attempts[slot] = Some(fd);
                     break;
                 }
@@ -188,8 +193,11 @@ impl Flow {
             dial.error = Some(e);
             return self.try_next_addr(core);
         }
-        let mut remote = Socket::new(fd);
-        remote.note(ready);
+        self.on_connected(core, n, Socket::of_attempt(fd, ready))
+    }
+
+    /// Goes on with the first attempt that has connected; the others are closed.
+    fn on_connected(&mut self, core: &mut Core, n: u8, remote: Socket) -> Next {
         self.remote = Some(remote);
         self.remote_part = n;
         let State::Dialing(_, after) = std::mem::replace(&mut self.state, State::Moving) else {

@@ -37,7 +37,7 @@ use crate::flow::relay::Relay;
 use crate::names::Waiter;
 use crate::role::{Inbound, Role, RoleKind};
 use crate::slab::Key;
-use crate::token::Part;
+use crate::token::{Part, Token};
 use crate::wheel::{Tick, ticks};
 use crate::worker::ListenerId;
 
@@ -70,11 +70,31 @@ pub(crate) struct Socket {
     pub(crate) writable: bool,
     /// The peer has shut its side: a short read does not mean that nothing more will come.
     pub(crate) hang_up: bool,
+    /// The poll tells when there is room to write: not before a write has found too little.
+    watches_room: bool,
 }
 
 impl Socket {
+    /// A connected socket.
     const fn new(fd: OwnedFd) -> Self {
-        Self { fd, readable: false, writable: true, hang_up: false }
+        Self { fd, readable: false, writable: true, hang_up: false, watches_room: false }
+    }
+
+    /// The socket of a connect that the poll has been watching.
+    const fn of_attempt(fd: OwnedFd, ready: Ready) -> Self {
+        let mut socket = Self::new(fd);
+        socket.watches_room = true;
+        socket.note(ready);
+        socket
+    }
+
+    /// Has the poll tell when there is room, once that is not known to be the case.
+    fn watch_room(&mut self, core: &Core, token: Token) -> std::io::Result<()> {
+        if !self.writable && !self.watches_room {
+            core.poll.watch_room(&self.fd, token.into())?;
+            self.watches_room = true;
+        }
+        Ok(())
     }
 
     const fn note(&mut self, ready: Ready) {
@@ -228,14 +248,33 @@ impl Flow {
         }
     }
 
-    /// Begins, once the flow has its key and its client socket is watched.
+    /// Begins, once the flow has its key; its client socket is watched only after that.
     pub(crate) fn start(&mut self, core: &mut Core) -> Next {
         core.wheel.set(self.key.index, self.handshake_by);
-        if let RoleKind::Client { inbound: Inbound::Tunnel(target), .. } = &self.role.kind {
-            let target = *target;
-            return self.choose_server(core, After::Client { target, protocol: None, body: None });
+        match &self.role.kind {
+            RoleKind::Client { inbound: Inbound::Tunnel(target), .. } => {
+                let target = *target;
+                self.choose_server(core, After::Client { target, protocol: None, body: None })
+            }
+            RoleKind::Client { inbound: Inbound::Proxy { .. }, .. } => {
+                // A local client greets as soon as it can: its greeting is mostly there.
+                self.client.readable = true;
+                self.step(core)
+            }
+            // A server's clients first ask their own where to go.
+            RoleKind::Server { .. } | RoleKind::Hop { .. } => Next::Wait,
         }
-        Next::Wait
+    }
+
+    /// Has the poll tell of room to write where it has run out.
+    pub(crate) fn watch_room(&mut self, core: &Core) -> std::io::Result<()> {
+        self.client.watch_room(core, Token::flow(Part::Client, self.key))?;
+        match &mut self.remote {
+            Some(remote) => {
+                remote.watch_room(core, Token::flow(Part::Remote(self.remote_part), self.key))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Takes an event for one of the flow's sockets.

@@ -251,6 +251,13 @@ impl Udp {
         if let Some(error) = flushed.error {
             log::debug!("{} datagrams not sent: {error}", flushed.failed);
         }
+        if let Some(Token::Upstream(family, key)) = flushed.dead.map(Token::from)
+            && let Some(session) = self.sessions.get_mut(key)
+        {
+            // The next datagram opens another one.
+            session.upstream[sessions::slot(family)] = None;
+            session.server = None;
+        }
     }
 
     /// Receives over what the inbox holds, which is sent before if need be.

@@ -46,6 +46,9 @@ pub struct Flushed {
     pub failed: u64,
     /// The last of those reasons.
     pub error: Option<Errno>,
+    /// The token of a socket that will send nothing more: the interface that it is bound to is
+    /// gone, and one that comes by the same name is another one to the kernel.
+    pub dead: Option<u64>,
     /// Sending calls.
     pub calls: u64,
 }
@@ -164,7 +167,13 @@ impl Outbox {
             let others = (start..trains).find(|&at| self.queue.train(at).route.socket != token);
             let end = others.unwrap_or(trains);
             match socket(token) {
-                Some(fd) => self.send(fd, start..end, inbox, &mut flushed),
+                Some(fd) => {
+                    let failed = flushed.failed;
+                    self.send(fd, start..end, inbox, &mut flushed);
+                    if flushed.failed > failed && flushed.error == Some(Errno::NODEV) {
+                        flushed.dead = Some(token);
+                    }
+                }
                 None => flushed.dropped += self.queue.waiting(self.queue.cursor(start), end),
             }
             start = end;
