@@ -39,6 +39,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Lines about peers' faults that may go out at once; then one a second.
 const PEER_FAULT_LINES: u32 = 20;
 
+/// Looks for more datagrams before a worker sleeps, at most: about 5 us.
+const LINGER_ROUNDS_MAX: u32 = 8;
+
 /// Flows that are ended at once when the pool is used up, and how often that may happen.
 const RELIEF_FLOWS: usize = 32;
 const RELIEF_INTERVAL: Duration = Duration::from_millis(100);
@@ -116,6 +119,8 @@ pub struct Worker {
     commands: Receiver<Command>,
     waker: Arc<Waker>,
     core: Core,
+    /// How often to look for more datagrams before sleeping.
+    linger_rounds: u32,
     /// Listeners are paused until this tick.
     paused_until: Option<Tick>,
     /// No flow is ended for its buffers before this tick.
@@ -170,6 +175,7 @@ impl Worker {
             commands,
             waker: Arc::clone(&waker),
             core,
+            linger_rounds: 1,
             paused_until: None,
             relieve_at: 0,
             drain_by: None,
@@ -222,14 +228,23 @@ impl Worker {
         }
     }
 
-    /// Waits for events. After a turn with datagrams it first lets others run once: while more are
-    /// on their way, a wake-up for each few of them costs more than they do.
+    /// Waits for events. After a turn with datagrams it lets others run and looks again, a few
+    /// times over: while more are on their way, to sleep and be woken for each few of them costs
+    /// more than they do. Where that finds nothing the next try is a shorter one.
     fn wait(&mut self, events: &mut Events, linger: bool) -> io::Result<()> {
+        let mut found = false;
         if linger {
-            std::thread::yield_now();
-            self.core.poll.wait(events, Some(Duration::ZERO))?;
+            let mut rounds = self.linger_rounds;
+            while rounds > 0 && !found {
+                rounds -= 1;
+                std::thread::yield_now();
+                self.core.poll.wait(events, Some(Duration::ZERO))?;
+                found = !events.is_empty();
+            }
+            let next = if found { 2 * self.linger_rounds } else { self.linger_rounds / 2 };
+            self.linger_rounds = next.clamp(1, LINGER_ROUNDS_MAX);
         }
-        if !linger || events.is_empty() {
+        if !found {
             let timeout = self.timeout();
             self.core.poll.wait(events, timeout)?;
         }
