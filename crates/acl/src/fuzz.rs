@@ -1,0 +1,1 @@
+//! Bodies of the fuzz targets; `fuzz/` calls them with one line each.
