@@ -132,8 +132,9 @@ mod engine {
 
         /// True if one of the expressions matches `name`, which is lower-case printable ASCII.
         ///
-        /// `searchers` are this list's, see [`Self::searchers`].
-        pub(crate) fn is_match(&self, searchers: &mut Searchers, name: &str) -> bool {
+        /// `searchers` are this list's, see [`Self::searchers`]. A second search in them at the
+        /// same time would allocate: whoever holds them lets nobody else use them.
+        pub(crate) fn is_match(&self, searchers: &Searchers, name: &str) -> bool {
             let is_match = |index: u32| {
                 searchers.0.get(index as usize).is_some_and(|regex| regex.is_match(name))
             };
@@ -172,6 +173,7 @@ mod engine {
 }
 
 #[cfg(not(feature = "regex"))]
+#[allow(clippy::needless_pass_by_ref_mut, reason = "the same signatures as with an engine")]
 mod left_out {
     use crate::mistake::MistakeKind;
     use crate::pattern::Pattern;
@@ -195,7 +197,7 @@ mod left_out {
             Searchers
         }
 
-        pub(crate) fn is_match(&self, _: &mut Searchers, _: &str) -> bool {
+        pub(crate) fn is_match(&self, _: &Searchers, _: &str) -> bool {
             false
         }
 

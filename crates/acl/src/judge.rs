@@ -10,7 +10,8 @@ use crate::name::{NAME_LEN_MAX, Spelled, spell};
 
 /// Judges names for one worker; it owns the memory that expressions work in.
 ///
-/// Making one allocates and takes some microseconds for each expression. Judging does neither.
+/// Making one allocates and takes some microseconds for each expression. Judging does neither; it
+/// takes `&mut self` because two threads in one judge would have to make more memory, or wait.
 #[derive(Debug)]
 pub struct Judge {
     acl: Arc<Acl>,
@@ -92,12 +93,12 @@ impl Judge {
 
     /// The list that decides about `name`: by the most specific domain rule, else by expressions.
     /// The first of `lists` wins between equals.
-    fn first_match(&mut self, name: &str, lists: [List; 2]) -> Option<List> {
+    fn first_match(&self, name: &str, lists: [List; 2]) -> Option<List> {
         let found = self.acl.domains.find(name, &lists);
         lists.into_iter().find(|&list| found.has(list)).or_else(|| {
             lists.into_iter().find(|&list| {
                 let expressions = &self.acl.lists[list as usize].expressions;
-                expressions.is_match(&mut self.searchers[list as usize], name)
+                expressions.is_match(&self.searchers[list as usize], name)
             })
         })
     }

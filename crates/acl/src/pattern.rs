@@ -409,11 +409,11 @@ fn is_labels(node: &Node) -> bool {
     let [Node::Repeat(class, 0 | 1, None), Node::Byte(b'.')] = labels.as_slice() else {
         return false;
     };
-    match (&**class, times) {
-        (Node::Class(Class::Any), None | Some(1)) => true,
-        (Node::Class(Class::Label), None) => true,
-        _ => false,
-    }
+    // `[^.]` once is one label, not any number of them.
+    matches!(
+        (&**class, times),
+        (Node::Class(Class::Any), None | Some(1)) | (Node::Class(Class::Label), None)
+    )
 }
 
 /// All strings that a sequence matches, if it is nothing but strings and there are few.

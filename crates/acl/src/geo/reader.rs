@@ -97,10 +97,13 @@ impl GeoDatabase {
             countries: HashMap::new(),
             // Each node has one parent, but for aliases, which are not followed.
             steps_left: u64::from(self.layout.node_count) * 2 + 2,
+            visited: None,
             found,
         };
-        walk.descend(self.layout.v4_root, ranges::number(IpAddr::from([0; 4])), 32)?;
+        let v4_root = self.layout.v4_root;
+        walk.descend(v4_root, ranges::number(IpAddr::from([0; 4])), 32)?;
         if self.layout.is_v6 {
+            walk.visited = Some(v4_root).filter(|&root| root < self.layout.node_count);
             walk.descend(0, 0, TREE_BITS)?;
         }
         Ok(())
@@ -221,6 +224,8 @@ struct Walk<'a> {
     /// Records are shared by many leaves.
     countries: HashMap<usize, Option<Country>>,
     steps_left: u64,
+    /// The root of the IPv4 tree once that has been visited: `::/96` and its aliases lead there.
+    visited: Option<u32>,
     found: &'a mut dyn FnMut(Country, u128, u128),
 }
 
@@ -250,9 +255,7 @@ impl Walk<'_> {
                 for is_right in [false, true] {
                     let next = self.database.record(node, is_right)?;
                     let first = first | u128::from(is_right) << bits;
-                    // `::/96` itself and its aliases: IPv4 has been visited.
-                    let layout = &self.database.layout;
-                    if next != layout.v4_root || next >= layout.node_count {
+                    if self.visited != Some(next) {
                         self.descend(next, first, bits)?;
                     }
                 }
