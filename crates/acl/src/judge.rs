@@ -1,0 +1,105 @@
+//! What the rules say about names: one worker's view of an [`Acl`].
+
+use std::sync::Arc;
+
+use adit_wire::Host;
+
+use crate::acl::{Acl, Admission, Decision, LISTS, List, Route};
+use crate::expressions::Searchers;
+use crate::name::{NAME_LEN_MAX, Spelled, spell};
+
+/// Judges names for one worker; it owns the memory that expressions work in.
+///
+/// Making one allocates and takes some microseconds for each expression. Judging does neither; it
+/// takes `&mut self` because two threads in one judge would have to make more memory, or wait.
+#[derive(Debug)]
+pub struct Judge {
+    acl: Arc<Acl>,
+    searchers: [Searchers; LISTS],
+}
+
+impl Judge {
+    /// A judge by the rules of `acl`.
+    pub fn new(acl: Arc<Acl>) -> Self {
+        let searchers = std::array::from_fn(|list| acl.lists[list].expressions.searchers());
+        Self { acl, searchers }
+    }
+
+    /// The rules, which judge addresses without further memory.
+    pub const fn acl(&self) -> &Arc<Acl> {
+        &self.acl
+    }
+
+    /// Where a client sends what is meant for `host`.
+    pub fn route(&mut self, host: Host<'_>) -> Decision<Route> {
+        match host {
+            Host::Ip(addr) => Decision::Known(self.acl.route_addr(addr)),
+            Host::Name(name) => self.route_name(name),
+        }
+    }
+
+    /// Where a client sends what is meant for `name`. After [`Decision::NeedsAddresses`] ask
+    /// [`Acl::route_addrs`].
+    pub fn route_name(&mut self, name: &str) -> Decision<Route> {
+        let mut buffer = [0; NAME_LEN_MAX];
+        let winner = match spell(name, &mut buffer) {
+            Spelled::Addr(addr) => return Decision::Known(self.acl.route_addr(addr)),
+            Spelled::Name(name) => self.first_match(name, [List::Proxy, List::Bypass]),
+            Spelled::Other => None,
+        };
+        let deciding = match self.acl.route {
+            Route::Proxied => List::Bypass,
+            Route::Direct => List::Proxy,
+        };
+        match winner {
+            Some(List::Proxy) => Decision::Known(Route::Proxied),
+            Some(_) => Decision::Known(Route::Direct),
+            None if self.acl.list(deciding).addrs.is_empty() => Decision::Known(self.acl.route),
+            None => Decision::NeedsAddresses,
+        }
+    }
+
+    /// Whether a server connects, or sends datagrams, to `host`.
+    pub fn admit(&mut self, host: Host<'_>) -> Decision<Admission> {
+        match host {
+            Host::Ip(addr) => Decision::Known(self.acl.admit_addr(addr)),
+            Host::Name(name) => self.admit_name(name),
+        }
+    }
+
+    /// Whether a server connects, or sends datagrams, to `name`. After
+    /// [`Decision::NeedsAddresses`] ask [`Acl::admitted`] which addresses may be used.
+    ///
+    /// A rule that names a host is final: addresses are not judged after it. Whoever admits a
+    /// domain by name trusts whoever runs it to keep it away from private addresses.
+    pub fn admit_name(&mut self, name: &str) -> Decision<Admission> {
+        let mut buffer = [0; NAME_LEN_MAX];
+        let winner = match spell(name, &mut buffer) {
+            Spelled::Addr(addr) => return Decision::Known(self.acl.admit_addr(addr)),
+            Spelled::Name(name) => self.first_match(name, [List::Block, List::Allow]),
+            Spelled::Other => None,
+        };
+        let deciding = match self.acl.outbound {
+            Admission::Admitted => List::Block,
+            Admission::Refused => List::Allow,
+        };
+        match winner {
+            Some(List::Allow) => Decision::Known(Admission::Admitted),
+            Some(_) => Decision::Known(Admission::Refused),
+            None if self.acl.list(deciding).addrs.is_empty() => Decision::Known(self.acl.outbound),
+            None => Decision::NeedsAddresses,
+        }
+    }
+
+    /// The list that decides about `name`: by the most specific domain rule, else by expressions.
+    /// The first of `lists` wins between equals.
+    fn first_match(&self, name: &str, lists: [List; 2]) -> Option<List> {
+        let found = self.acl.domains.find(name, &lists);
+        lists.into_iter().find(|&list| found.has(list)).or_else(|| {
+            lists.into_iter().find(|&list| {
+                let expressions = &self.acl.lists[list as usize].expressions;
+                expressions.is_match(&self.searchers[list as usize], name)
+            })
+        })
+    }
+}
