@@ -15,6 +15,7 @@ mod client;
 mod dial;
 mod direction;
 mod hop;
+mod redirect;
 mod relay;
 mod server;
 
@@ -196,7 +197,9 @@ impl Flow {
                 let policy = Policy { udp: associate.is_some(), ..*policy };
                 State::Greeting(Handshake::new(policy))
             }
-            RoleKind::Client { inbound: Inbound::Tunnel(_), .. } => State::Moving,
+            RoleKind::Client { inbound: Inbound::Tunnel(_) | Inbound::Redirect(_), .. } => {
+                State::Moving
+            }
             RoleKind::Server { .. } => State::Request(ServerHandshake::new(), ArrayVec::new()),
             RoleKind::Hop { .. } => State::Peeling,
         };
@@ -231,11 +234,14 @@ impl Flow {
     /// Begins, once the flow has its key and its client socket is watched.
     pub(crate) fn start(&mut self, core: &mut Core) -> Next {
         core.wheel.set(self.key.index, self.handshake_by);
-        if let RoleKind::Client { inbound: Inbound::Tunnel(target), .. } = &self.role.kind {
-            let target = *target;
-            return self.choose_server(core, After::Client { target, protocol: None, body: None });
+        match &self.role.kind {
+            RoleKind::Client { inbound: Inbound::Tunnel(target), .. } => {
+                let target = *target;
+                self.choose_server(core, After::Client { target, protocol: None, body: None })
+            }
+            RoleKind::Client { inbound: Inbound::Redirect(_), .. } => self.start_redirected(core),
+            _ => Next::Wait,
         }
-        Next::Wait
     }
 
     /// Takes an event for one of the flow's sockets.
