@@ -30,6 +30,10 @@ pub const UDP_TIMEOUT_MIN: Duration = Duration::from_secs(10);
 /// UDP sessions of one worker when no number is configured.
 pub const UDP_SESSIONS_DEFAULT: u32 = 4096;
 
+/// Firewall mark of a redirector's connections to its servers where none is configured, so that
+/// rules can tell them from what they redirect.
+pub const REDIR_MARK: u32 = 0xAD17;
+
 /// A complete, legal configuration.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -140,6 +144,30 @@ pub enum LocalKind {
         /// The target; a name is resolved by the server.
         target: Endpoint,
     },
+    /// Nothing: the firewall sends what was on its way elsewhere.
+    Redir {
+        /// How it does so with connections. Datagrams come by TPROXY in any case.
+        tcp: Interception,
+    },
+}
+
+/// How the firewall gives a redirector its connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interception {
+    /// By REDIRECT, which changes their destination.
+    Redirect,
+    /// By TPROXY, which changes nothing and needs CAP_NET_ADMIN.
+    Tproxy,
+}
+
+impl Interception {
+    /// As it is written in files and rules.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Redirect => "redirect",
+            Self::Tproxy => "tproxy",
+        }
+    }
 }
 
 /// A server that a client may use.
@@ -271,6 +299,7 @@ pub(crate) enum Protocol {
     Socks,
     Http,
     Tunnel,
+    Redir,
 }
 
 /// Which address family is tried first.

@@ -74,6 +74,8 @@ pub(crate) fn guess(bytes: &[u8], findings: &mut Findings) -> Option<Program> {
     });
     Some(if has("tunnel_address") {
         Program::Tunnel
+    } else if has("tcp_tproxy") {
+        Program::Redir
     } else if has("locals") {
         Program::Local
     } else if listens || has("users") || has("destinations") || has("port_password") {
@@ -120,6 +122,7 @@ enum For {
     Server,
     Local,
     Tunnel,
+    Redir,
 }
 
 /// Keys of one kind of object. What is read from an entry of a list goes into a [`Raw`] of its own
@@ -179,6 +182,7 @@ impl For {
             Self::Server => matches!(program, Program::Server),
             Self::Local => matches!(program, Program::Local),
             Self::Tunnel => matches!(program, Program::Tunnel),
+            Self::Redir => matches!(program, Program::Redir),
         }
     }
 
@@ -188,6 +192,7 @@ impl For {
             Self::Server => "has no effect on a client",
             Self::Local => "has an effect in ss-local only",
             Self::Tunnel => "has an effect in ss-tunnel only",
+            Self::Redir => "has an effect in ss-redir only",
         }
     }
 }

@@ -58,7 +58,8 @@ pub(crate) enum Action {
 const LOCAL: u8 = 1 << Program::Local as u8;
 const SERVER: u8 = 1 << Program::Server as u8;
 const TUNNEL: u8 = 1 << Program::Tunnel as u8;
-const CLIENT: u8 = LOCAL | TUNNEL;
+const REDIR: u8 = 1 << Program::Redir as u8;
+const CLIENT: u8 = LOCAL | TUNNEL | REDIR;
 const ALL: u8 = CLIENT | SERVER;
 
 impl Flag {

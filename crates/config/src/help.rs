@@ -23,6 +23,7 @@ pub fn help(invoked: Invoked) -> String {
     out.push_str("\nOptions win over the configuration file. ");
     out.push_str(search(invoked));
     out.push('\n');
+    out.push_str(advice(invoked));
     out
 }
 
@@ -55,6 +56,9 @@ pub fn man(invoked: Invoked) -> String {
          configured wrongly.",
         roff(search(invoked)),
     );
+    if !advice(invoked).is_empty() {
+        let _infallible = write!(out, ".SH NOTES\n{}", roff(advice(invoked)));
+    }
     out
 }
 
@@ -93,6 +97,7 @@ const fn purpose(invoked: Invoked) -> &'static str {
         Program::Local => "Shadowsocks client with SOCKS and HTTP listeners",
         Program::Server => "Shadowsocks server",
         Program::Tunnel => "Shadowsocks client that forwards a port to one target",
+        Program::Redir => "Shadowsocks client for what firewall rules redirect",
     }
 }
 
@@ -105,10 +110,21 @@ const fn search(invoked: Invoked) -> &'static str {
             "Without -c and -s, server.json or config.json is read from the current directory, \
              ~/.config/shadowsocks-rust or /etc/shadowsocks-rust."
         }
-        (Dialect::Rust, Program::Local | Program::Tunnel) => {
+        (Dialect::Rust, Program::Local | Program::Tunnel | Program::Redir) => {
             "Without -c and -s, local.json or config.json is read from the current directory, \
              ~/.config/shadowsocks-rust or /etc/shadowsocks-rust."
         }
+    }
+}
+
+/// What else is needed to use the program.
+const fn advice(invoked: Invoked) -> &'static str {
+    match invoked.program {
+        Program::Redir => {
+            "Firewall rules for it: adit redir rules print, apply or remove. Its own connections \
+             carry\nthe mark 0xad17 unless --fwmark says otherwise.\n"
+        }
+        _ => "",
     }
 }
 

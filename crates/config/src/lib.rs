@@ -40,8 +40,8 @@ pub mod fuzz;
 
 pub use check::{Report, check_file, links_of_file};
 pub use config::{
-    AddressOrder, Config, Destination, IDLE_TIMEOUT_MIN, KEEP_ALIVE_DEFAULT, LocalKind,
-    LocalListener, LogLevel, Mode, OutboundOptions, Protection, Relay, RemoteServer, ReplayPolicy,
+    AddressOrder, Config, Destination, IDLE_TIMEOUT_MIN, Interception, KEEP_ALIVE_DEFAULT, LocalKind,
+    LocalListener, LogLevel, Mode, OutboundOptions, Protection, REDIR_MARK, Relay, RemoteServer, ReplayPolicy,
     Role, ServerListener, SocketOptions, TIMEOUT_DEFAULT, UDP_SESSIONS_DEFAULT,
     UDP_TIMEOUT_DEFAULT, UDP_TIMEOUT_MIN, UdpOptions, UnixLocal,
 };

@@ -15,6 +15,8 @@ pub enum Program {
     Server,
     /// Client with one fixed target.
     Tunnel,
+    /// Client for what the firewall redirects.
+    Redir,
 }
 
 /// How options are read.
@@ -38,10 +40,11 @@ pub struct Invoked {
 }
 
 /// Every name a program may be started under.
-pub const PROGRAMS: [Invoked; 5] = [
+pub const PROGRAMS: [Invoked; 6] = [
     Invoked { name: "ss-local", program: Program::Local, dialect: Dialect::Libev },
     Invoked { name: "ss-server", program: Program::Server, dialect: Dialect::Libev },
     Invoked { name: "ss-tunnel", program: Program::Tunnel, dialect: Dialect::Libev },
+    Invoked { name: "ss-redir", program: Program::Redir, dialect: Dialect::Libev },
     Invoked { name: "sslocal", program: Program::Local, dialect: Dialect::Rust },
     Invoked { name: "ssserver", program: Program::Server, dialect: Dialect::Rust },
 ];
@@ -62,7 +65,7 @@ impl Invoked {
 impl Program {
     /// Whether it is a client.
     pub const fn is_client(self) -> bool {
-        matches!(self, Self::Local | Self::Tunnel)
+        matches!(self, Self::Local | Self::Tunnel | Self::Redir)
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use adit_shadowsocks::Method;
 
-use crate::config::{AddressOrder, LogLevel, Mode, Protocol, ReplayPolicy};
+use crate::config::{AddressOrder, Interception, LogLevel, Mode, Protocol, ReplayPolicy};
 use crate::diagnostic::{At, Origin};
 use crate::endpoint::{Endpoint, Host};
 use crate::secret::{Password, Secret};
@@ -106,6 +106,8 @@ pub(crate) struct RawLocal {
     /// Target in two pieces.
     pub(crate) forward_address: Option<At<Host>>,
     pub(crate) forward_port: Option<At<u16>>,
+    pub(crate) tcp_redir: Option<At<Interception>>,
+    pub(crate) udp_redir: Option<At<Interception>>,
     pub(crate) disabled: bool,
 }
 
@@ -237,6 +239,8 @@ impl RawLocal {
             target: self.target.or(base.target),
             forward_address: self.forward_address.or(base.forward_address),
             forward_port: self.forward_port.or(base.forward_port),
+            tcp_redir: self.tcp_redir.or(base.tcp_redir),
+            udp_redir: self.udp_redir.or(base.udp_redir),
             disabled: self.disabled || base.disabled,
         }
     }

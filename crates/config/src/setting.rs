@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::config::{AddressOrder, Mode};
+use crate::config::{AddressOrder, Interception, Mode};
 use crate::diagnostic::{At, Origin};
 use crate::endpoint::{self, Endpoint, EndpointError, Host};
 use crate::link::Link;
@@ -27,8 +27,6 @@ pub(crate) const NO_ACL: &str =
 /// What to say about the manager.
 pub(crate) const NO_MANAGER: &str =
     "the manager is not in this version; write \"port_password\" into a file for several ports";
-/// What to say about transparent proxying.
-pub(crate) const NO_REDIR: &str = "transparent proxying is not in this version; remove it";
 /// What to say about the local DNS server.
 pub(crate) const NO_DNS_SERVER: &str = "the local DNS server is not in this version; remove it";
 /// What to say about TUN interfaces.
@@ -182,6 +180,20 @@ pub(crate) const PROTOCOL: Setting = Setting::Text(|raw, given| {
 pub(crate) const TARGET: Setting = Setting::Endpoint(|raw| &mut raw.local.target);
 pub(crate) const FORWARD_ADDRESS: Setting = Setting::Host(|raw| &mut raw.local.forward_address);
 pub(crate) const FORWARD_PORT: Setting = Setting::Port(|raw| &mut raw.local.forward_port);
+
+pub(crate) const TCP_REDIR: Setting = Setting::Text(|raw, given| {
+    raw.local.tcp_redir = Some(At::new(value::tcp_redir(given.value)?, given.origin));
+    Ok(())
+});
+pub(crate) const UDP_REDIR: Setting = Setting::Text(|raw, given| {
+    raw.local.udp_redir = Some(At::new(value::udp_redir(given.value)?, given.origin));
+    Ok(())
+});
+/// The option of the C programs.
+pub(crate) const TPROXY: Setting = Setting::Text(|raw, given| {
+    raw.local.tcp_redir = Some(At::new(Interception::Tproxy, given.origin));
+    Ok(())
+});
 
 pub(crate) const MODE: Setting = Setting::Mode(|raw| &mut raw.mode);
 pub(crate) const SERVER_MODE: Setting = Setting::Mode(|raw| &mut raw.server.mode);

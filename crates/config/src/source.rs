@@ -204,7 +204,7 @@ pub(crate) fn search_path(invoked: Invoked, env: Lookup<'_>) -> Vec<PathBuf> {
         Dialect::Rust => {
             let own = match invoked.program {
                 Program::Server => "server.json",
-                Program::Local | Program::Tunnel => "local.json",
+                Program::Local | Program::Tunnel | Program::Redir => "local.json",
             };
             let system = env("XDG_CONFIG_DIRS").filter(|dirs| !dirs.is_empty());
             let system = system.unwrap_or_else(|| "/etc/xdg".to_owned());

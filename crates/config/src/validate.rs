@@ -5,6 +5,7 @@
 
 mod links;
 mod locals;
+mod redir;
 mod servers;
 
 use std::num::NonZeroU32;
@@ -31,9 +32,10 @@ pub(crate) fn validate(raw: Raw, sources: Sources, findings: &mut Findings) -> O
     let role = if invoked.program == Program::Server {
         Role::Server { listeners: check.listeners(&raw) }
     } else {
-        let servers = check.remote_servers(&raw);
+        let mut servers = check.remote_servers(&raw);
         let (locals, unix_locals) = check.locals(&raw, &servers);
         check.usable(&locals, &unix_locals, &servers);
+        redir::mark(&locals, &mut servers);
         Role::Client { locals, unix_locals, servers }
     };
     let sockets = check.sockets(raw.sockets);

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use adit_shadowsocks::{KeyError, MethodError};
 
-use crate::config::{Mode, Protocol, ReplayPolicy};
+use crate::config::{Interception, Mode, Protocol, ReplayPolicy};
 use crate::endpoint::{EndpointError, Host};
 use crate::link::LinkError;
 use crate::raw::Bind;
@@ -94,10 +94,32 @@ pub(crate) fn protocol(text: &str) -> Result<Protocol, Complaint> {
         "socks" => Ok(Protocol::Socks),
         "http" => Ok(Protocol::Http),
         "tunnel" => Ok(Protocol::Tunnel),
-        "redir" | "dns" | "tun" | "fake-dns" => {
-            Err("this protocol is not in this version; write socks, http or tunnel".into())
+        "redir" => Ok(Protocol::Redir),
+        "dns" | "tun" | "fake-dns" => {
+            Err("this protocol is not in this version; write socks, http, tunnel or redir".into())
         }
-        _ => Err("unknown protocol; write socks, http or tunnel".into()),
+        _ => Err("unknown protocol; write socks, http, tunnel or redir".into()),
+    }
+}
+
+/// How the firewall redirects connections. The other kinds of shadowsocks-rust are those of other
+/// systems.
+pub(crate) fn tcp_redir(text: &str) -> Result<Interception, Complaint> {
+    match text {
+        "redirect" => Ok(Interception::Redirect),
+        "tproxy" => Ok(Interception::Tproxy),
+        "pf" | "ipfw" => Err("this kind is of another system; write redirect or tproxy".into()),
+        _ => Err("write redirect or tproxy".into()),
+    }
+}
+
+/// How the firewall redirects datagrams, of which REDIRECT leaves no destination to be found.
+pub(crate) fn udp_redir(text: &str) -> Result<Interception, Complaint> {
+    match text {
+        "tproxy" => Ok(Interception::Tproxy),
+        "redirect" => Err("REDIRECT loses where a datagram was going; write tproxy".into()),
+        "pf" | "ipfw" => Err("this kind is of another system; write tproxy".into()),
+        _ => Err("write tproxy".into()),
     }
 }
 

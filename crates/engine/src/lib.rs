@@ -11,6 +11,7 @@
 //! | `flow` | the state machine of one connection |
 //! | `udp` | datagrams and their sessions |
 //! | `names` | sockets under the resolver |
+//! | `redirect` | what the firewall gave us |
 //! | [`crew`] | what workers pass to each other |
 //! | [`guard`], [`clients`] | what clients may not do |
 //! | [`pool`], [`slab`], [`wheel`], [`ring`] | memory and time |
@@ -25,6 +26,7 @@ mod flow;
 pub mod guard;
 mod names;
 pub mod pool;
+mod redirect;
 pub mod ring;
 pub mod role;
 pub mod slab;

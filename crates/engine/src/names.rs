@@ -126,6 +126,11 @@ impl Names {
         self.resolver.replace_hosts(hosts);
     }
 
+    /// What is known about a name without asking anybody.
+    pub(crate) fn known(&mut self, now: Instant, name: &str) -> Option<Outcome> {
+        self.resolver.lookup_local(now, name).map(|answer| answer.outcome)
+    }
+
     /// Asks for a name on somebody's behalf. A new lookup sends nothing yet; see
     /// [`Names::drive_started`].
     pub(crate) fn ask(

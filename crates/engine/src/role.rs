@@ -107,6 +107,27 @@ pub enum Inbound {
     },
     /// It does not: all go to one target.
     Tunnel(TargetBuf),
+    /// It does not, and the kernel knows: the firewall took it off its way and gave it to us.
+    Redirect(Redirect),
+}
+
+/// What a redirector needs to know.
+pub struct Redirect {
+    /// How connections get here; datagrams come by TPROXY in any case.
+    pub by: Interception,
+    /// What is nobody's destination: our own listeners.
+    pub guard: Arc<Guard>,
+    /// Mark (SO_MARK) of the sockets that answer the clients' datagrams.
+    pub reply_mark: Option<u32>,
+}
+
+/// How the firewall gives us a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interception {
+    /// By REDIRECT or DNAT: its destination was changed, and connection tracking remembers it.
+    Redirect,
+    /// By TPROXY: nothing was changed, and our socket has the destination as its address.
+    Tproxy,
 }
 
 impl Inbound {
@@ -115,6 +136,7 @@ impl Inbound {
         match (self, other) {
             (Self::Proxy { .. }, Self::Proxy { .. }) => true,
             (Self::Tunnel(a), Self::Tunnel(b)) => a == b,
+            (Self::Redirect(_), Self::Redirect(_)) => true,
             _ => false,
         }
     }
@@ -123,7 +145,7 @@ impl Inbound {
     pub(crate) const fn associate(&self) -> Option<Associate> {
         match self {
             Self::Proxy { associate, .. } => *associate,
-            Self::Tunnel(_) => None,
+            Self::Tunnel(_) | Self::Redirect(_) => None,
         }
     }
 }

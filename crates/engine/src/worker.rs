@@ -208,6 +208,8 @@ impl Worker {
                         linger = true;
                         self.with_udp(|udp, tools| udp.on_upstream(tools, key, family));
                     }
+                    // Registered for nothing.
+                    Token::Reply(_) => {}
                     Token::Listener(key) => self.accept(key),
                     Token::Lookup(key) => {
                         let finished = self.names_step(|names, tools| names.on_ready(key, tools));
@@ -506,6 +508,7 @@ impl Worker {
     fn assign(&mut self, id: ListenerId, role: Arc<Role>) {
         let Some(key) = self.listener(id) else { return };
         if let Some(udp) = &mut self.udp {
+            udp.prepare(&role);
             udp.on_assign(&mut self.core, key, &role);
         }
         // Off the hot path: a reload.
@@ -524,6 +527,9 @@ impl Worker {
     fn listen(&mut self, id: ListenerId, fd: OwnedFd, role: Arc<Role>, transport: Transport) {
         if transport == Transport::Datagram && self.udp.is_none() {
             self.udp = Some(Box::new(Udp::new(self.sessions_max)));
+        }
+        if let Some(udp) = &mut self.udp {
+            udp.prepare(&role);
         }
         let Ok(key) = self.listeners.insert(Listener { id, fd, role, transport }) else {
             log::error!("more than {LISTENERS_MAX} listeners");

@@ -161,6 +161,12 @@ flow_counters! {
     datagrams_forwarded,
     /// Network errors reported for datagrams that were sent.
     icmp_errors,
+    /// Sockets opened to answer redirected datagrams as another host.
+    reply_sockets,
+    /// Such sockets open.
+    reply_sockets_open,
+    /// Such sockets that could not be opened.
+    reply_sockets_failed,
 }
 
 #[cfg(test)]

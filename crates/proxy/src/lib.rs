@@ -9,6 +9,7 @@
 
 mod listeners;
 mod names;
+mod redir;
 mod roles;
 mod supervisor;
 

@@ -14,7 +14,7 @@ use adit_engine::role::Role;
 use adit_engine::worker::{Command, Handle, LISTENERS_MAX, ListenerId};
 use adit_observe::log;
 use adit_sys::datagram::{self, DatagramOptions};
-use adit_sys::net::{self, PortSharing, StreamOptions, UnixOptions};
+use adit_sys::net::{self, PortSharing, StreamOptions, Takes, UnixOptions};
 
 use crate::roles::is_wildcard;
 
@@ -31,6 +31,7 @@ pub(crate) enum Bind {
 pub(crate) struct Wanted {
     pub(crate) bind: Bind,
     pub(crate) transport: Transport,
+    pub(crate) takes: Takes,
     pub(crate) role: Arc<Role>,
     /// For the start-up line.
     pub(crate) about: String,
@@ -39,15 +40,15 @@ pub(crate) struct Wanted {
 /// One address of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Place {
-    Internet(SocketAddr, Transport),
+    Internet(SocketAddr, Transport, Takes),
     Unix(PathBuf),
 }
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Internet(addr, Transport::Stream) => addr.fmt(f),
-            Self::Internet(addr, Transport::Datagram) => write!(f, "{addr} (UDP)"),
+            Self::Internet(addr, Transport::Stream, _) => addr.fmt(f),
+            Self::Internet(addr, Transport::Datagram, _) => write!(f, "{addr} (UDP)"),
             Self::Unix(path) => path.display().fmt(f),
         }
     }
@@ -68,6 +69,7 @@ type FileId = (u64, u64);
 #[derive(Debug)]
 pub(crate) struct ListenError {
     what: String,
+    takes: Takes,
     error: io::Error,
 }
 
@@ -77,6 +79,9 @@ impl fmt::Display for ListenError {
         match self.error.kind() {
             io::ErrorKind::AddrInUse => {
                 f.write_str("; stop the program that uses the port, or take another port")
+            }
+            io::ErrorKind::PermissionDenied if self.takes == Takes::Any => {
+                f.write_str("; TPROXY needs root or CAP_NET_ADMIN")
             }
             io::ErrorKind::PermissionDenied => {
                 f.write_str("; ports below 1024 need root or CAP_NET_BIND_SERVICE")
@@ -130,12 +135,12 @@ impl Listeners {
         if places.len() > LISTENERS_MAX {
             let error = format!("{LISTENERS_MAX} listeners at most; TCP and UDP are two");
             let what = format!("{} addresses", places.len());
-            return Err(ListenError { what, error: io::Error::other(error) });
+            return Err(ListenError::of(what, io::Error::other(error)));
         }
         for (place, wanted) in places {
-            if seen.contains(&place) {
+            if seen.iter().any(|other| other.is_where(&place)) {
                 let error = io::Error::new(io::ErrorKind::AddrInUse, "named twice");
-                return Err(ListenError { what: place.to_string(), error });
+                return Err(ListenError::of(place.to_string(), error));
             }
             seen.push(place.clone());
             if let Some(open) = self.open.iter().find(|o| o.place == place) {
@@ -206,9 +211,10 @@ impl Listeners {
         workers: usize,
         earlier: &[Place],
     ) -> Result<Vec<OwnedFd>, ListenError> {
-        let error = |error| ListenError { what: place.to_string(), error };
+        let takes = place.takes();
+        let error = |error| ListenError { what: place.to_string(), takes, error };
         let (addr, transport) = match place {
-            Place::Internet(addr, transport) => (*addr, *transport),
+            Place::Internet(addr, transport, _) => (*addr, *transport),
             // Workers take turns at one socket: a path has no more.
             Place::Unix(path) => {
                 let fd = net::listen_unix(path, &UnixOptions::default()).map_err(error)?;
@@ -218,15 +224,22 @@ impl Listeners {
         };
         // `::` takes IPv4 as well, unless another listener is there for it.
         let has_v4_twin = earlier.iter().any(|other| match other {
-            Place::Internet(a, t) => {
+            Place::Internet(a, t, _) => {
                 a.is_ipv4() && is_wildcard(a.ip()) && a.port() == addr.port() && *t == transport
             }
             Place::Unix(_) => false,
         });
         let v6_only = options.v6_only || !is_wildcard(addr.ip()) || has_v4_twin;
-        let listen = |sharing| match transport {
-            Transport::Stream => net::listen(addr, sharing, v6_only, &options.stream),
-            Transport::Datagram => datagram::bind(addr, sharing, v6_only, &options.datagram),
+        let listen = |sharing| match (transport, takes) {
+            (Transport::Stream, _) => {
+                net::listen_as(takes, addr, sharing, v6_only, &options.stream)
+            }
+            (Transport::Datagram, Takes::Own) => {
+                datagram::bind(addr, sharing, v6_only, &options.datagram)
+            }
+            (Transport::Datagram, Takes::Any) => {
+                datagram::bind_transparent(addr, sharing, v6_only, &options.datagram)
+            }
         };
         let beside_own = self.open.iter().any(|open| overlap(&open.place, place));
         if !options.reuse_port && !beside_own {
@@ -239,11 +252,33 @@ impl Listeners {
     }
 }
 
+impl ListenError {
+    const fn of(what: String, error: io::Error) -> Self {
+        Self { what, takes: Takes::Own, error }
+    }
+}
+
 impl Place {
     const fn transport(&self) -> Transport {
         match self {
-            Self::Internet(_, transport) => *transport,
+            Self::Internet(_, transport, _) => *transport,
             Self::Unix(_) => Transport::Stream,
+        }
+    }
+
+    const fn takes(&self) -> Takes {
+        match self {
+            Self::Internet(_, _, takes) => *takes,
+            Self::Unix(_) => Takes::Own,
+        }
+    }
+
+    /// Whether both are at the same address. What they take there is an option of the socket that
+    /// does not change later, so a change of that is another place.
+    fn is_where(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Internet(a, ta, _), Self::Internet(b, tb, _)) => a == b && ta == tb,
+            _ => self == other,
         }
     }
 }
@@ -276,7 +311,8 @@ fn places(wanted: &[Wanted]) -> Result<Vec<(Place, &Wanted)>, ListenError> {
             Bind::Unix(path) => all.push((Place::Unix(Path::to_path_buf(path)), wanted)),
             Bind::Internet(endpoint) => {
                 let addrs = addresses(endpoint)?.into_iter();
-                all.extend(addrs.map(|a| (Place::Internet(a, wanted.transport), wanted)));
+                let place = |a| Place::Internet(a, wanted.transport, wanted.takes);
+                all.extend(addrs.map(|a| (place(a), wanted)));
             }
         }
     }
@@ -289,7 +325,7 @@ pub(crate) fn addresses(endpoint: &Endpoint) -> Result<Vec<SocketAddr>, ListenEr
     match host {
         Host::Ip(ip) => Ok(vec![SocketAddr::new(*ip, *port)]),
         Host::Name(name) => {
-            let error = |error| ListenError { what: endpoint.to_string(), error };
+            let error = |error| ListenError::of(endpoint.to_string(), error);
             let found = (&**name, *port).to_socket_addrs().map_err(error)?;
             let mut addrs: Vec<_> = found.collect();
             addrs.sort_unstable();
@@ -300,13 +336,13 @@ pub(crate) fn addresses(endpoint: &Endpoint) -> Result<Vec<SocketAddr>, ListenEr
 }
 
 const fn is_v6(place: &Place) -> bool {
-    matches!(place, Place::Internet(SocketAddr::V6(_), _))
+    matches!(place, Place::Internet(SocketAddr::V6(_), ..))
 }
 
 /// Whether two listeners take some of the same traffic.
 fn overlap(a: &Place, b: &Place) -> bool {
     match (a, b) {
-        (Place::Internet(a, ta), Place::Internet(b, tb)) => {
+        (Place::Internet(a, ta, _), Place::Internet(b, tb, _)) => {
             ta == tb
                 && a.port() == b.port()
                 && (a.ip() == b.ip() || is_wildcard(a.ip()) || is_wildcard(b.ip()))

@@ -23,10 +23,11 @@ use adit_observe::UserCounters;
 use adit_resolver::Order;
 use adit_shadowsocks::{CLOCK_SKEW_MAX_S, Method, ReplaySet, ServerKey};
 use adit_sys::datagram::DatagramOptions;
-use adit_sys::net::{OutboundOptions, StreamOptions};
+use adit_sys::net::{OutboundOptions, StreamOptions, Takes};
 use adit_wire::TargetBuf;
 
 use crate::listeners::{Bind, Wanted};
+use crate::redir;
 
 /// Salts remembered by a SIP004 server, as many as libev does.
 const SERVER_SALTS: usize = 1_000_000;
@@ -216,12 +217,13 @@ pub(crate) fn wanted(
                         Transport::Stream => &local.bind,
                         Transport::Datagram => &local.udp_bind,
                     };
-                    let role =
-                        client_role(config, &local.kind, stores, local.mode, transport, associate);
-                    let about = about_local(config, &local.kind);
+                    let inbound = inbound(&local.kind, associate, config, own);
+                    let role = client_role(config, inbound, stores, local.mode, transport);
+                    let about = about_local(config, &local.kind, transport);
                     wanted.push(Wanted {
                         bind: Bind::Internet(bind.clone()),
                         transport,
+                        takes: redir::takes(&local.kind, transport),
                         role: Arc::new(role),
                         about: format!("{about}, {}", local.mode.as_str()),
                     });
@@ -230,15 +232,18 @@ pub(crate) fn wanted(
             wanted.extend(unix_locals.iter().map(|local| Wanted {
                 bind: Bind::Unix(PathBuf::clone(&local.path)),
                 transport: Transport::Stream,
+                takes: Takes::Own,
                 role: Arc::new(client_role(
                     config,
-                    &local.kind,
+                    inbound(&local.kind, None, config, own),
                     stores,
                     Mode::TcpOnly,
                     Transport::Stream,
-                    None,
                 )),
-                about: format!("{}, tcp_only", about_local(config, &local.kind)),
+                about: format!(
+                    "{}, tcp_only",
+                    about_local(config, &local.kind, Transport::Stream)
+                ),
             }));
             wanted
         }
@@ -247,6 +252,7 @@ pub(crate) fn wanted(
             let one = |listener: &ServerListener, transport| Wanted {
                 bind: Bind::Internet(listener.bind.clone()),
                 transport,
+                takes: Takes::Own,
                 about: about_server(listener),
                 role: Arc::new(server_role(config, listener, stores, &guard)),
             };
@@ -268,10 +274,15 @@ fn local_transports(local: &LocalListener) -> impl Iterator<Item = Transport> {
 }
 
 fn guard(config: &Config, own: &[(SocketAddr, Transport)]) -> Guard {
+    Guard { block_private: config.protection.block_private, ..own_listeners(own) }
+}
+
+/// Refuses our own listeners and nothing else.
+pub(crate) fn own_listeners(own: &[(SocketAddr, Transport)]) -> Guard {
     let of =
         |wanted| own.iter().filter(move |(_, t)| *t == wanted).map(|(addr, _)| *addr).collect();
     Guard {
-        block_private: config.protection.block_private,
+        block_private: false,
         streams: of(Transport::Stream),
         datagrams: of(Transport::Datagram),
     }
@@ -333,16 +344,15 @@ fn server_role(
     }
 }
 
-fn client_role(
-    config: &Config,
+/// How a local listener learns where its clients want to go.
+fn inbound(
     kind: &LocalKind,
-    stores: &Stores,
-    mode: Mode,
-    transport: Transport,
     associate: Option<Associate>,
-) -> Role {
+    config: &Config,
+    own: &[(SocketAddr, Transport)],
+) -> Inbound {
     let udp = associate.is_some();
-    let inbound = match kind {
+    match kind {
         // One port serves all: clients tell by their first byte what they speak.
         LocalKind::Socks => Inbound::Proxy {
             policy: Policy { socks4: true, socks5: true, http: true, udp },
@@ -353,7 +363,17 @@ fn client_role(
             associate: None,
         },
         LocalKind::Tunnel { target } => Inbound::Tunnel(TargetBuf::from(target.target())),
-    };
+        LocalKind::Redir { tcp } => Inbound::Redirect(redir::inbound(*tcp, config, own)),
+    }
+}
+
+fn client_role(
+    config: &Config,
+    inbound: Inbound,
+    stores: &Stores,
+    mode: Mode,
+    transport: Transport,
+) -> Role {
     let ConfigRole::Client { servers, .. } = &config.role else {
         unreachable!("a local listener comes with a client's configuration")
     };
@@ -432,7 +452,7 @@ fn weight(share: f32) -> u16 {
     thousandths
 }
 
-fn about_local(config: &Config, kind: &LocalKind) -> String {
+fn about_local(config: &Config, kind: &LocalKind, transport: Transport) -> String {
     let ConfigRole::Client { servers, .. } = &config.role else { return String::new() };
     let via = match servers.as_slice() {
         [one] => format!("via {} ({})", one.endpoint, one.key.method()),
@@ -442,6 +462,7 @@ fn about_local(config: &Config, kind: &LocalKind) -> String {
         LocalKind::Socks => format!("SOCKS5, SOCKS4a and HTTP proxy {via}"),
         LocalKind::Http => format!("HTTP proxy {via}"),
         LocalKind::Tunnel { target } => format!("tunnel to {target} {via}"),
+        LocalKind::Redir { tcp } => format!("{} {via}", redir::about(*tcp, transport)),
     }
 }
 
@@ -487,12 +508,12 @@ fn stream_options(config: &Config, send: Option<u32>, recv: Option<u32>) -> Stre
     }
 }
 
-fn outbound(options: &adit_config::OutboundOptions) -> OutboundOptions {
+pub(crate) fn outbound(options: &adit_config::OutboundOptions) -> OutboundOptions {
     OutboundOptions {
         bind_v4: options.bind_v4,
         bind_v6: options.bind_v6,
         interface: options.interface.as_deref().map(Into::into),
-        mark: options.fwmark,
+        mark: redir::usable_mark(options.fwmark),
     }
 }
 

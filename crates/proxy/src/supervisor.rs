@@ -19,6 +19,7 @@ use adit_sys::{datagram, net};
 
 use crate::listeners::{self, Bind, ListenError, ListenOptions, Listeners, Wanted};
 use crate::names::NameFiles;
+use crate::redir;
 use crate::roles::{self, Stores};
 
 /// Exit status after an orderly end.
@@ -121,7 +122,8 @@ impl Supervisor {
             write_pid(path)?;
         }
         if let Some(user) = &config.user {
-            process::become_user(user)
+            let redirects = configs.iter().any(redir::redirects);
+            redir::become_user(user, redirects)
                 .map_err(|e| Failed::runtime(format!("cannot become user {user}: {e}")))?;
         }
         let names = NameFiles::read(config.nameservers.as_deref());
@@ -154,6 +156,7 @@ impl Supervisor {
             descriptors / 2,
         );
         this.log_kernel_options();
+        this.configs.iter().for_each(redir::log_mark);
         if let Some(daemon) = daemon {
             daemon.ready().map_err(|e| Failed::runtime(format!("cannot detach: {e}")))?;
         }

@@ -26,7 +26,7 @@
 //! Invariants: nothing allocates after construction; every queue is bounded, and what does not fit
 //! is refused to the caller or dropped and counted.
 
-mod address;
+pub(crate) mod address;
 mod control;
 mod inbox;
 mod outbox;
@@ -34,6 +34,7 @@ mod queue;
 mod route;
 mod socket;
 mod train;
+mod transparent;
 
 pub use inbox::{Inbox, Message, PAYLOAD_ROOM, Place, Received, SLOTS};
 pub use outbox::{ARENA_LEN, Flushed, Full, Outbox};
@@ -44,6 +45,7 @@ pub use socket::{
     segmentation_available,
 };
 pub use train::{Segmentation, TRAIN_LEN_MAX, TRAIN_SEGMENTS_MAX};
+pub use transparent::{bind_transparent, open_as};
 
 #[cfg(test)]
 mod tests;

@@ -34,6 +34,25 @@ pub(crate) fn set_bytes(
     check(rc).map(drop)
 }
 
+/// Reads a socket option into `out`; returns its length, which is at most that of `out`.
+pub(crate) fn read_option(
+    fd: BorrowedFd<'_>,
+    level: c_int,
+    name: c_int,
+    out: &mut [u8],
+) -> Result<usize, rustix::io::Errno> {
+    let mut len = libc::socklen_t::try_from(out.len()).unwrap_or(libc::socklen_t::MAX);
+    let value = out.as_mut_ptr().cast::<c_void>();
+    // SAFETY: the descriptor is open for the borrow, the pointer covers `len` writable bytes, and
+    // the kernel writes no more than that.
+    let rc = unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, value, &raw mut len) };
+    if rc < 0 {
+        let code = io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO);
+        return Err(rustix::io::Errno::from_raw_os_error(code));
+    }
+    Ok((len as usize).min(out.len()))
+}
+
 /// Blocks `signals` in this thread (and those it starts) and returns a descriptor that reads them.
 pub(crate) fn signal_descriptor(signals: &[c_int]) -> io::Result<OwnedFd> {
     let mut set = MaybeUninit::<libc::sigset_t>::uninit();

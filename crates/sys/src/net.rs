@@ -3,6 +3,7 @@
 //! Reads and writes return [`Io`]: the engine must tell "would block" from an end and from a
 //! failure on every call, and an `io::Error` for the common case would say it less clearly.
 
+mod intercept;
 mod unix;
 
 use std::fmt;
@@ -17,6 +18,8 @@ use rustix::net::{self as rx, AddressFamily, SocketFlags, SocketType, sockopt};
 use crate::datagram::Family;
 use crate::ffi;
 
+pub(crate) use intercept::allow_foreign;
+pub use intercept::{Takes, mark_available, original_destination, transparent_available};
 pub use unix::{UnixOptions, listen_unix};
 
 /// Connections waiting to be accepted, per listener.
@@ -130,7 +133,24 @@ pub fn listen(
     v6_only: bool,
     options: &StreamOptions,
 ) -> io::Result<OwnedFd> {
+    listen_as(Takes::Own, addr, sharing, v6_only, options)
+}
+
+/// As [`listen`], for connections to other hosts as well.
+///
+/// # Errors
+/// As for [`listen`], and where that is not permitted.
+pub fn listen_as(
+    takes: Takes,
+    addr: SocketAddr,
+    sharing: PortSharing,
+    v6_only: bool,
+    options: &StreamOptions,
+) -> io::Result<OwnedFd> {
     let fd = stream_socket(addr, options.multipath)?;
+    if takes == Takes::Any {
+        allow_foreign(&fd, Family::of(addr.ip()))?;
+    }
     // Without it a restart fails for a minute while old connections time out.
     sockopt::set_socket_reuseaddr(&fd, true)?;
     if sharing == PortSharing::Shared {

@@ -42,6 +42,27 @@ pub fn become_user(name: &str) -> io::Result<()> {
     ffi::become_user(&user)
 }
 
+/// As [`become_user`], keeping the rights that transparent sockets and firewall marks need
+/// (CAP_NET_ADMIN, CAP_NET_RAW) as far as this process has them, and no others. Threads started
+/// later have them too.
+///
+/// # Errors
+/// As for [`become_user`], or the kernel does not let rights be kept.
+pub fn become_user_keeping_network(name: &str) -> io::Result<()> {
+    use rustix::thread::{
+        CapabilitySet, CapabilitySets, capabilities, set_capabilities,
+        set_keep_capabilities,
+    };
+    let kept = CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW;
+    set_keep_capabilities(true)?;
+    become_user(name)?;
+    let kept = capabilities(None)?.permitted & kept;
+    let inheritable = CapabilitySet::empty();
+    set_capabilities(None, CapabilitySets { effective: kept, permitted: kept, inheritable })?;
+    set_keep_capabilities(false)?;
+    Ok(())
+}
+
 /// Keeps the parent of a daemon waiting until the child says how its start went.
 pub struct Daemon {
     ready: OwnedFd,

@@ -2,7 +2,7 @@
 
 use super::readers::{
     allow_fragmentation, bind, destinations, dscp, fixed_version, hosts, key, locals, name,
-    password, port_passwords, runtime_mode, servers, users, weight,
+    password, port_passwords, runtime_mode, servers, tproxy, users, weight,
 };
 use super::{Action, For, Key};
 use crate::config::{AddressOrder, LogLevel};
@@ -61,7 +61,7 @@ pub(super) static TOP: &[Key] = &[
         "use_syslog",
         Action::Refuse("logs go to standard error, which the systemd journal keeps; write false"),
     ),
-    Key::new("tcp_tproxy", Action::Refuse(set::NO_REDIR)),
+    Key::read("tcp_tproxy", tproxy).only(For::Redir),
     Key::new("manager_address|manager_port|workdir", Action::Refuse(set::NO_MANAGER)),
     Key::new("nftables_sets", Action::Refuse(set::NO_NFTABLES)),
     Key::new("online_config", Action::Refuse(set::NO_ONLINE)),
@@ -132,7 +132,8 @@ pub(super) static LOCAL: &[Key] = &[
     Key::set("forward_address", set::FORWARD_ADDRESS).only(For::Client),
     Key::set("forward_port", set::FORWARD_PORT).only(For::Client),
     Key::new("socks5_auth_config_path|http_auth_config_path", Action::Refuse(NO_AUTH)),
-    Key::new("tcp_redir|udp_redir", Action::Refuse(set::NO_REDIR)),
+    Key::set("tcp_redir", set::TCP_REDIR).only(For::Client),
+    Key::set("udp_redir", set::UDP_REDIR).only(For::Client),
     Key::new(
         "local_dns_address|local_dns_port|remote_dns_address|remote_dns_port|client_cache_size\
          |fake_dns_record_expire_duration|fake_dns_ipv4_network|fake_dns_ipv6_network\

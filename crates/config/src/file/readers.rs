@@ -2,6 +2,7 @@
 
 use super::keys::{DESTINATION, LOCAL, LOCAL_ENTRY, SERVER, SERVER_ENTRY, USER};
 use super::{Field, Key, Reader, field};
+use crate::config::Interception;
 use crate::diagnostic::At;
 use crate::endpoint;
 use crate::json::Node;
@@ -165,6 +166,13 @@ pub(super) fn allow_fragmentation(r: &mut Reader<'_>, _: &mut Raw, f: &Field<'_>
     if r.boolean(f) == Some(false) {
         let text = "datagrams of any size pass, and the kernel fragments them; write true";
         r.error(f, text);
+    }
+}
+
+pub(super) fn tproxy(r: &mut Reader<'_>, raw: &mut Raw, f: &Field<'_>) {
+    let origin = r.origin_of(f);
+    if r.boolean(f) == Some(true) {
+        raw.local.tcp_redir = Some(At::new(Interception::Tproxy, origin));
     }
 }
 

@@ -1,8 +1,8 @@
-//! Options of `ss-local`, `ss-server` and `ss-tunnel`: those of shadowsocks-libev 3.3.5, the
+//! Options of `ss-local`, `ss-server`, `ss-tunnel` and `ss-redir`: those of shadowsocks-libev 3.3.5, the
 //! long ones of its successor shadowsocks-c, and a few of our own.
 
 use super::Action::{Config, Help, Path, Refuse, Secret, Set, Version, Warn};
-use super::{ALL, CLIENT, Flag, LOCAL, SERVER, TUNNEL};
+use super::{ALL, CLIENT, Flag, LOCAL, REDIR, SERVER, TUNNEL};
 use crate::setting as set;
 
 #[rustfmt::skip]
@@ -25,6 +25,8 @@ pub(super) const TABLE: &[Flag] = &[
         Refuse("the server has no local port; write its port with -p or --listen-port"), ""),
     Flag::new(Some('L'), "--destination|--tunnel-address", Some("HOST:PORT"), TUNNEL, Set(set::TARGET),
         "where every connection goes"),
+    Flag::new(Some('T'), "--tproxy", None, REDIR, Set(set::TPROXY),
+        "take connections by TPROXY instead of REDIRECT (datagrams always come by TPROXY)"),
     Flag::new(Some('k'), "--password", Some("PASSWORD"), ALL, Secret(set::PASSWORD),
         "password, or the keys of a 2022 method"),
     Flag::new(None, "--key", Some("BASE64"), ALL, Secret(set::KEY),
@@ -44,7 +46,7 @@ pub(super) const TABLE: &[Flag] = &[
         "go to the background and write the process id to FILE"),
     Flag::new(Some('n'), "--nofile", Some("NUMBER"), ALL, Set(set::NOFILE),
         "limit of open files"),
-    Flag::new(Some('i'), "--interface", Some("NAME"), ALL, Set(set::INTERFACE),
+    Flag::new(Some('i'), "--interface", Some("NAME"), ALL & !REDIR, Set(set::INTERFACE),
         "network interface of outgoing connections"),
     Flag::new(Some('b'), "--outbound-address", Some("ADDRESS"), SERVER, Set(set::OUTBOUND_ADDRESS),
         "source address of outgoing connections; once for IPv4, once for IPv6"),

@@ -209,7 +209,7 @@ fn usage_errors_point_to_the_help() {
             &["-U", "-b", "/run/hunter2", "-s", "h:1", "-k", "hunter2"],
             "option --udp-only: a Unix socket relays TCP only",
         ),
-        ("ss-redir", &[], "unknown program name"),
+        ("ss-proxy", &[], "unknown program name"),
     ] {
         let error = from_args(name, args, &|_| None).expect_err(part);
         let text = error.to_string();

@@ -30,6 +30,11 @@ impl Check<'_> {
                         self.findings.warn(port.origin, "has no effect beside a Unix socket");
                     }
                     let Some(kind) = self.kind(local, raw) else { continue };
+                    if let LocalKind::Redir { .. } = kind {
+                        let text = "nothing is redirected to a Unix socket; write an IP address";
+                        self.findings.error(*origin, text);
+                        continue;
+                    }
                     self.tcp_alone(local, raw, *origin, servers);
                     self.unique(&mut seen, path.display().to_string(), Some(*origin));
                     unix_locals.push(UnixLocal { path: path.clone(), kind });
@@ -55,6 +60,9 @@ impl Check<'_> {
             let bind = host.with_port(port.value);
             if mode.tcp() {
                 self.unique(&mut seen, bind.to_string(), Some(port.origin));
+            } else if let Some(setting) = &local.tcp_redir {
+                let text = "has no effect where no TCP is relayed; see \"mode\"";
+                self.findings.warn(setting.origin, text);
             }
             if mode.udp() {
                 self.unique(&mut seen, format!("UDP {udp_bind}"), Some(port.origin));
@@ -63,6 +71,7 @@ impl Check<'_> {
             }
             locals.push(LocalListener { bind, udp_bind, udp_associate, mode, kind });
         }
+        self.unused_redir(raw, &locals);
         (locals, unix_locals)
     }
 
@@ -121,23 +130,18 @@ impl Check<'_> {
         let address = local.udp_address.as_ref().map(|at| at.origin);
         let port = local.udp_port.as_ref().map(|at| at.origin);
         let associate = local.udp_associate.as_ref().map(|at| at.origin);
-        for origin in [address, port, associate].into_iter().flatten() {
+        let redir = local.udp_redir.as_ref().map(|at| at.origin);
+        for origin in [address, port, associate, redir].into_iter().flatten() {
             self.findings.warn(origin, "has no effect where no UDP is relayed; see \"mode\"");
         }
     }
 
     fn kind(&mut self, local: &RawLocal, raw: &Raw) -> Option<LocalKind> {
         let tunnel_program = self.invoked.program == Program::Tunnel;
-        let protocol = match &local.protocol {
-            None if tunnel_program => Protocol::Tunnel,
-            None => Protocol::Socks,
-            Some(At { value: Protocol::Socks | Protocol::Http, origin }) if tunnel_program => {
-                let text = "ss-tunnel has tunnels only; write \"tunnel\" or use ss-local";
-                self.findings.error(*origin, text);
-                return None;
-            }
-            Some(protocol) => protocol.value,
-        };
+        let protocol = self.protocol(local)?;
+        if protocol != Protocol::Redir {
+            self.no_redirector(local);
+        }
         // In ss-tunnel one destination serves every listener that names none.
         let target =
             self.target(local).or_else(|| self.target(&raw.local).filter(|_| tunnel_program));
@@ -147,13 +151,14 @@ impl Check<'_> {
                 self.missing(local.origin, Required::Target);
                 None
             }
-            (Protocol::Socks | Protocol::Http, Some(target)) => {
+            (Protocol::Socks | Protocol::Http | Protocol::Redir, Some(target)) => {
                 let text = "is for tunnels only; write \"tunnel\" as the protocol or remove it";
                 self.findings.error(target.origin, text);
                 None
             }
             (Protocol::Socks, None) => Some(LocalKind::Socks),
             (Protocol::Http, None) => Some(LocalKind::Http),
+            (Protocol::Redir, None) => Some(Self::redirector(local, raw)),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Configurations as a whole: public examples, layering, keys, addresses.
 
 mod modes;
+mod redir;
 mod ports;
 
 use std::time::Duration;
@@ -39,6 +40,7 @@ fn locals(config: &Config) -> Vec<String> {
         LocalKind::Socks => "socks".to_owned(),
         LocalKind::Http => "http".to_owned(),
         LocalKind::Tunnel { target } => format!("-> {target}"),
+        LocalKind::Redir { tcp } => format!("redir by {}", tcp.as_str()),
     };
     locals.iter().map(|l| format!("{} {}", l.bind, show(&l.kind))).collect()
 }

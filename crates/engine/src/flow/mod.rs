@@ -15,6 +15,7 @@ mod client;
 mod dial;
 mod direction;
 mod hop;
+mod redirect;
 mod relay;
 mod server;
 
@@ -216,7 +217,9 @@ impl Flow {
                 let policy = Policy { udp: associate.is_some(), ..*policy };
                 State::Greeting(Handshake::new(policy))
             }
-            RoleKind::Client { inbound: Inbound::Tunnel(_), .. } => State::Moving,
+            RoleKind::Client { inbound: Inbound::Tunnel(_) | Inbound::Redirect(_), .. } => {
+                State::Moving
+            }
             RoleKind::Server { .. } => State::Request(ServerHandshake::new(), ArrayVec::new()),
             RoleKind::Hop { .. } => State::Peeling,
         };
@@ -256,6 +259,7 @@ impl Flow {
                 let target = *target;
                 self.choose_server(core, After::Client { target, protocol: None, body: None })
             }
+            RoleKind::Client { inbound: Inbound::Redirect(_), .. } => self.start_redirected(core),
             RoleKind::Client { inbound: Inbound::Proxy { .. }, .. } => {
                 // A local client greets as soon as it can: its greeting is mostly there.
                 self.client.readable = true;

@@ -13,7 +13,10 @@ use adit_shadowsocks::{
 use adit_sys::datagram::{Family, Route};
 use adit_wire::{Target, TargetBuf};
 
-use crate::role::{Inbound, Role, RoleKind};
+use crate::core::Core;
+use crate::guard::Transport;
+use crate::redirect::{Astray, check};
+use crate::role::{Inbound, Redirect, Role, RoleKind, Upstream};
 use crate::slab::Key;
 use crate::token::Token;
 use crate::udp::sessions::{Codec, Name, Session};
@@ -25,6 +28,8 @@ pub(super) struct Incoming {
     /// The way back.
     pub(super) reply: Route,
     pub(super) source: SocketAddr,
+    /// Where it was going, when the firewall gave it to us.
+    pub(super) destination: Option<SocketAddr>,
     /// Its slot, and where in the slot it lies.
     pub(super) index: usize,
     pub(super) range: Range<usize>,
@@ -65,7 +70,7 @@ impl Udp {
         server_key: &ServerKey,
         incoming: &Incoming,
     ) {
-        let &Incoming { reply, source, index, ref range } = incoming;
+        let &Incoming { reply, source, index, ref range, .. } = incoming;
         let packet = &self.inbox.slot(index)[range.clone()];
         let head = match server_key.peek(packet) {
             Ok(head) => head,
@@ -134,7 +139,7 @@ impl Udp {
         head: &PacketHead,
         incoming: &Incoming,
     ) -> Result<Option<(Key, OpenedPacket)>, PacketReject> {
-        let &Incoming { reply, source, index, ref range } = incoming;
+        let &Incoming { reply, source, index, ref range, .. } = incoming;
         let core = &mut *tools.core;
         let packet = &mut self.inbox.slot(index)[range.clone()];
         let book = at.role.datagrams.book.as_deref();
@@ -183,10 +188,16 @@ impl Udp {
         inbound: &Inbound,
         incoming: &Incoming,
     ) {
-        let &Incoming { reply, source, index, ref range } = incoming;
+        let &Incoming { reply, source, index, ref range, .. } = incoming;
         let core = &mut *tools.core;
         let (target, header_len) = match inbound {
             Inbound::Tunnel(target) => (*target, 0),
+            Inbound::Redirect(redirect) => {
+                match destination(core, redirect, at.role.servers(), incoming) {
+                    Some(target) => (target, 0),
+                    None => return,
+                }
+            }
             Inbound::Proxy { .. } => {
                 match parse_udp_header(&self.inbox.slot(index)[range.clone()]) {
                     Ok(header) => header,
@@ -274,7 +285,7 @@ impl Udp {
         relay_key: &RelayKey,
         incoming: &Incoming,
     ) {
-        let &Incoming { reply, source, index, ref range } = incoming;
+        let &Incoming { reply, source, index, ref range, .. } = incoming;
         let core = &mut *tools.core;
         let peeled = match relay_key.peel_packet(&mut self.inbox.slot(index)[range.clone()]) {
             Ok(peeled) => peeled,
@@ -334,6 +345,32 @@ impl Udp {
         }
         self.in_place = true;
     }
+}
+
+/// Where a redirected datagram was going, if it may go on.
+fn destination(
+    core: &mut Core,
+    redirect: &Redirect,
+    servers: &[Upstream],
+    incoming: &Incoming,
+) -> Option<TargetBuf> {
+    let source = incoming.source;
+    let astray = match incoming.destination {
+        None => Astray::NoDestination(None),
+        Some(destination) => {
+            let names = (&mut core.names, core.now);
+            match check((redirect, servers), names, source, destination, Transport::Datagram) {
+                Ok(()) => return Some(Target::from(destination).into()),
+                Err(astray) => astray,
+            }
+        }
+    };
+    match astray {
+        Astray::NoDestination(_) => core.counters.datagrams_rejected.inc(),
+        Astray::OwnListener | Astray::OwnServer => core.counters.blocked.inc(),
+    }
+    core.log_peer_fault(format_args!("{source}: datagram dropped: {astray}"));
+    None
 }
 
 /// The way to the server of a session.

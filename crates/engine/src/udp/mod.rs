@@ -24,6 +24,7 @@ mod outbound;
 mod resolve;
 mod salts;
 mod sessions;
+mod transparent;
 mod waiting;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -41,11 +42,12 @@ pub use salts::PacketSalts;
 
 use crate::core::{Core, unix_s};
 use crate::crew::Parcels;
-use crate::role::{Role, RoleKind};
+use crate::role::{Inbound, Role, RoleKind};
 use crate::slab::{Key, Slab};
 use crate::token::Token;
 use crate::udp::inbound::Incoming;
 use crate::udp::sessions::{Codec, Name, Session, Sessions};
+use crate::udp::transparent::ReplySockets;
 use crate::udp::waiting::Queues;
 use crate::wheel::Tick;
 use crate::worker::{Listener, ListenerId};
@@ -66,6 +68,8 @@ pub(crate) struct Udp {
     /// Whether IPv6 targets can be reached, and when that was found out.
     v6_routed: Option<(bool, Tick)>,
     parcels: Parcels,
+    /// Made when the first listener of redirected datagrams comes.
+    replies: Option<Box<ReplySockets>>,
 }
 
 /// What the datagram side borrows from its worker.
@@ -94,6 +98,14 @@ impl Udp {
             last: None,
             v6_routed: None,
             parcels: Parcels::new(),
+            replies: None,
+        }
+    }
+
+    /// Makes ready for what a role needs.
+    pub(crate) fn prepare(&mut self, role: &Role) {
+        if let RoleKind::Client { inbound: Inbound::Redirect(_), .. } = &role.kind {
+            self.prepare_replies();
         }
     }
 
@@ -110,8 +122,9 @@ impl Udp {
                     continue;
                 }
                 let reply = message.reply(Token::Datagrams(key).into());
+                let (source, destination) = (message.source, message.destination);
                 for range in message.datagrams() {
-                    let incoming = Incoming { reply, source: message.source, index, range };
+                    let incoming = Incoming { reply, source, destination, index, range };
                     self.on_request(tools, &at, &incoming);
                 }
             }
@@ -171,7 +184,8 @@ impl Udp {
             self.flush(tools);
             let range = PACKET_HEADROOM..PACKET_HEADROOM + bytes.len();
             self.inbox.slot(0)[range.clone()].copy_from_slice(bytes);
-            self.on_request(tools, &at, &Incoming { reply, source, index: 0, range });
+            let incoming = Incoming { reply, source, destination: None, index: 0, range };
+            self.on_request(tools, &at, &incoming);
         }
         self.flush(tools);
         self.parcels = parcels;
@@ -183,11 +197,13 @@ impl Udp {
             tools.core.counters.sessions_idle.inc();
             self.end(tools.core, key);
         }
+        self.close_idle_replies(tools);
     }
 
     /// Ticks until [`Udp::on_tick`] may have something to do.
     pub(crate) fn next_in(&self, tick: Tick) -> Option<Tick> {
-        self.sessions.next_in(tick)
+        let replies = self.replies.as_deref().and_then(|replies| replies.next_in(tick));
+        [self.sessions.next_in(tick), replies].into_iter().flatten().min()
     }
 
     /// Ends the sessions of a listener that is no longer there.
@@ -243,8 +259,10 @@ impl Udp {
         if self.outbox.is_empty() {
             return;
         }
-        let Self { sessions, inbox, outbox, .. } = self;
-        let flushed = outbox.flush(inbox, |token| socket(tools.listeners, sessions, token));
+        let Self { sessions, inbox, outbox, replies, .. } = self;
+        let replies = replies.as_deref();
+        let flushed =
+            outbox.flush(inbox, |token| socket(tools.listeners, sessions, replies, token));
         let counters = &tools.core.counters;
         counters.datagrams_dropped.add(flushed.dropped + flushed.failed);
         counters.datagrams_too_long.add(flushed.too_long);
@@ -365,11 +383,13 @@ impl Udp {
 fn socket<'fd>(
     listeners: &'fd Slab<Listener>,
     sessions: &'fd Sessions,
+    replies: Option<&'fd ReplySockets>,
     token: u64,
 ) -> Option<BorrowedFd<'fd>> {
     match Token::from(token) {
         Token::Datagrams(key) => listeners.get(key).map(|listener| listener.fd.as_fd()),
         Token::Upstream(family, key) => sessions.get(key)?.socket(family),
+        Token::Reply(key) => replies?.socket(key),
         _ => None,
     }
 }

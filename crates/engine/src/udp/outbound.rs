@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::ops::Range;
+use std::sync::Arc;
 
 use adit_handshake::UDP_HEADER_PREFIX;
 use adit_shadowsocks::{
@@ -82,7 +83,7 @@ impl Udp {
     /// Opens what a server sent and hands it to the client, in the form that the client speaks.
     fn open_reply(
         &mut self,
-        tools: &Tools<'_>,
+        tools: &mut Tools<'_>,
         key: Key,
         index: usize,
         range: Range<usize>,
@@ -104,6 +105,15 @@ impl Udp {
         }
         let payload = range.start + payload.start..range.start + payload.end;
         let route = *reply;
+        if let Inbound::Redirect(redirect) = inbound {
+            let (role, mark) = (Arc::clone(role), redirect.reply_mark);
+            let Some(client) = route.to else { return Ok(()) };
+            let (ends, len) = ((&source, client), payload.len());
+            if self.send_as(tools, ends, (mark, &role.datagrams.options), index, payload) {
+                count_down(tools, len);
+            }
+            return Ok(());
+        }
         count_down(tools, payload.len());
         if matches!(inbound, Inbound::Tunnel(_)) {
             self.push_received(tools, index, payload, &route);

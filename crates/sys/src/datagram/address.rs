@@ -41,7 +41,7 @@ pub(super) fn encode(addr: SocketAddr, family: Family, out: &mut [u8; NAME_LEN])
 
 /// Reads an address with the family of the socket that gave it; IPv4-mapped addresses come out as
 /// IPv4.
-pub(super) fn decode(name: &[u8]) -> Option<(SocketAddr, Family)> {
+pub(crate) fn decode(name: &[u8]) -> Option<(SocketAddr, Family)> {
     let (family, rest) = name.split_first_chunk::<2>()?;
     let (port, rest) = rest.split_first_chunk::<2>()?;
     let port = u16::from_be_bytes(*port);

@@ -1,13 +1,13 @@
-//! Control messages: packet information and segment sizes.
+//! Control messages: packet information, original destinations and segment sizes.
 //!
 //! A control message is `length | level | type | data`, where the length is a native word that
 //! covers itself, and the next message starts at the next word boundary. This is the kernel's own
 //! layout, read and written with slices.
 
 use std::ffi::c_int;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use crate::datagram::{Family, LocalAddress};
+use crate::datagram::{Family, LocalAddress, address};
 
 const WORD: usize = size_of::<usize>();
 /// Length word, level and type, before the data.
@@ -26,6 +26,8 @@ pub(super) struct Ancillary {
     pub(super) local: Option<LocalAddress>,
     /// Length of the segments of a train.
     pub(super) segment: Option<usize>,
+    /// Where the datagram was going, for a transparent listener.
+    pub(super) destination: Option<SocketAddr>,
 }
 
 impl Ancillary {
@@ -43,6 +45,11 @@ impl Ancillary {
                 (libc::IPPROTO_IP, libc::IP_PKTINFO) => found.local = packet_info_v4(data),
                 (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) if found.local.is_none() => {
                     found.local = packet_info_v6(data);
+                }
+                // The same structure for both: it says its family itself.
+                (libc::IPPROTO_IP, libc::IP_ORIGDSTADDR)
+                | (libc::IPPROTO_IPV6, libc::IPV6_ORIGDSTADDR) => {
+                    found.destination = address::decode(data).map(|(addr, _)| addr);
                 }
                 _ => {}
             }
@@ -165,12 +172,43 @@ mod tests {
         let gro = message(17, libc::UDP_GRO, &1200_i32.to_ne_bytes());
         let unknown = message(1, 99, &[1, 2, 3]);
         let ours = LocalAddress { ip: Ipv4Addr::new(10, 0, 0, 1).into(), interface: 3 };
-        let all = Ancillary { local: Some(ours), segment: Some(1200) };
+        let all = Ancillary { local: Some(ours), segment: Some(1200), destination: None };
         assert_eq!(Ancillary::parse(&[&*unknown, &v4, &v6, &gro].concat()), all);
         assert_eq!(Ancillary::parse(&[&*v6, &gro, &v4].concat()), all);
         let there = LocalAddress { ip: Ipv4Addr::new(10, 0, 0, 255).into(), interface: 3 };
         assert_eq!(Ancillary::parse(&v6).local, Some(there));
         assert_eq!(Ancillary::parse(b""), Ancillary::default());
+    }
+
+    #[test]
+    fn original_destinations_of_both_families() {
+        let mut v4 = (libc::AF_INET as libc::sa_family_t).to_ne_bytes().to_vec();
+        v4.extend([0, 53, 8, 8, 4, 4, 0, 0, 0, 0, 0, 0, 0, 0]);
+        let mut v6 = (libc::AF_INET6 as libc::sa_family_t).to_ne_bytes().to_vec();
+        v6.extend([0x01, 0xBB, 0, 0, 0, 0]);
+        v6.extend("2001:db8::5".parse::<Ipv6Addr>().unwrap().octets());
+        v6.extend([0; 4]);
+        let mut mapped = v6.clone();
+        mapped[8..24].copy_from_slice(&Ipv4Addr::new(9, 9, 9, 9).to_ipv6_mapped().octets());
+        let gro = message(17, libc::UDP_GRO, &1200_i32.to_ne_bytes());
+        for (level, kind, data, expected) in [
+            (libc::IPPROTO_IP, libc::IP_ORIGDSTADDR, &v4, "8.8.4.4:53"),
+            (libc::IPPROTO_IPV6, libc::IPV6_ORIGDSTADDR, &v6, "[2001:db8::5]:443"),
+            (libc::IPPROTO_IPV6, libc::IPV6_ORIGDSTADDR, &mapped, "9.9.9.9:443"),
+        ] {
+            let destination = message(level, kind, data);
+            for bytes in [[&gro[..], &destination].concat(), [&destination[..], &gro].concat()] {
+                let found = Ancillary::parse(&bytes);
+                assert_eq!(found.destination, Some(expected.parse().unwrap()));
+                assert_eq!(found.segment, Some(1200));
+            }
+            // One that is cut short is none.
+            assert_eq!(Ancillary::parse(&message(level, kind, &data[..7])).destination, None);
+        }
+        // Both together fit what is reserved for a datagram.
+        let both = message(libc::IPPROTO_IPV6, libc::IPV6_ORIGDSTADDR, &v6).len()
+            + message(libc::IPPROTO_IP, libc::IP_ORIGDSTADDR, &v4).len();
+        assert!(both + gro.len() <= crate::ffi::message::CONTROL_LEN);
     }
 
     #[test]

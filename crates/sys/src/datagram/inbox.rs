@@ -57,6 +57,8 @@ pub struct Message {
     pub family: Family,
     /// Which of our addresses it reached, for a listener.
     pub local: Option<LocalAddress>,
+    /// Where it was going, at a transparent listener.
+    pub destination: Option<SocketAddr>,
     /// It was longer than the slot and the rest is lost: drop it and count it.
     pub truncated: bool,
 }
@@ -130,7 +132,7 @@ impl Inbox {
         assert!(index < self.messages, "message {index} of {}", self.messages);
         let (source, family) = address::decode(self.headers.name(index))
             .expect("the kernel names the sender of every internet datagram");
-        let Ancillary { local, segment } = Ancillary::parse(self.headers.control(index));
+        let Ancillary { local, segment, destination } = Ancillary::parse(self.headers.control(index));
         let len = self.headers.len(index);
         Message {
             start: self.headroom,
@@ -139,6 +141,7 @@ impl Inbox {
             source,
             family,
             local,
+            destination,
             truncated: self.headers.is_truncated(index),
         }
     }

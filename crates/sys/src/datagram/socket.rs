@@ -53,7 +53,16 @@ pub fn bind(
     if family == Family::V4 || !v6_only {
         ffi::set_int(fd.as_fd(), libc::IPPROTO_IP, libc::IP_PKTINFO, 1)?;
     }
-    apply(&fd, family, options)?;
+    finish_listener(fd, addr, options)
+}
+
+/// Gives a listener the options that all have, and its address.
+pub(super) fn finish_listener(
+    fd: OwnedFd,
+    addr: SocketAddr,
+    options: &DatagramOptions,
+) -> io::Result<OwnedFd> {
+    apply(&fd, Family::of(addr.ip()), options)?;
     let send = sockopt::socket_send_buffer_size(&fd)?;
     set_buffer(&fd, Buffer::Send, options.send_buffer.or_else(|| listener_buffer(send)))?;
     let recv = sockopt::socket_recv_buffer_size(&fd)?;
@@ -131,7 +140,7 @@ pub fn is_local_address(ip: IpAddr) -> bool {
     socket(Family::of(ip)).and_then(|fd| rx::bind(&fd, &SocketAddr::new(ip, 0))).is_ok()
 }
 
-fn socket(family: Family) -> Result<OwnedFd, Errno> {
+pub(super) fn socket(family: Family) -> Result<OwnedFd, Errno> {
     let family = match family {
         Family::V4 => AddressFamily::INET,
         Family::V6 => AddressFamily::INET6,
@@ -140,7 +149,7 @@ fn socket(family: Family) -> Result<OwnedFd, Errno> {
     rx::socket_with(family, SocketType::DGRAM, flags, None)
 }
 
-fn apply(fd: &OwnedFd, family: Family, options: &DatagramOptions) -> io::Result<()> {
+pub(super) fn apply(fd: &OwnedFd, family: Family, options: &DatagramOptions) -> io::Result<()> {
     // See the module documentation. An IPv6 socket that carries IPv4 has this option too.
     let never = libc::IP_PMTUDISC_DONT;
     ffi::set_int(fd.as_fd(), libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, never)?;
@@ -161,13 +170,13 @@ fn listener_buffer(default: usize) -> Option<usize> {
 }
 
 #[derive(Clone, Copy)]
-enum Buffer {
+pub(super) enum Buffer {
     Send,
     Receive,
 }
 
 /// Sets the size of a buffer, beyond the system's limit where this process may.
-fn set_buffer(fd: &OwnedFd, which: Buffer, bytes: Option<usize>) -> io::Result<()> {
+pub(super) fn set_buffer(fd: &OwnedFd, which: Buffer, bytes: Option<usize>) -> io::Result<()> {
     let Some(bytes) = bytes else { return Ok(()) };
     let force = match which {
         Buffer::Send => libc::SO_SNDBUFFORCE,
