@@ -26,6 +26,7 @@ use adit_sys::datagram::DatagramOptions;
 use adit_sys::net::{OutboundOptions, StreamOptions};
 use adit_wire::TargetBuf;
 
+use crate::health::Healths;
 use crate::listeners::{Bind, Wanted};
 
 /// Salts remembered by a SIP004 server, as many as libev does.
@@ -61,6 +62,7 @@ pub(crate) struct Stores {
     /// Datagram sessions of all workers at most.
     sessions: usize,
     clients: OnceCell<Arc<ClientTable>>,
+    pub(crate) healths: Healths,
     /// With what they are called in reports.
     users: RefCell<HashMap<UserId, (String, Arc<UserCounters>)>>,
 }
@@ -80,6 +82,7 @@ impl Stores {
             book: OnceCell::new(),
             sessions,
             clients: OnceCell::new(),
+            healths: Healths::default(),
             users: RefCell::new(HashMap::new()),
         }
     }
@@ -366,7 +369,7 @@ fn client_role(
     Role {
         kind: RoleKind::Client {
             inbound,
-            servers: usable.map(|server| upstream(server, transport)).collect(),
+            servers: usable.map(|server| upstream(server, transport, stores)).collect(),
         },
         limits: limits(config, config.timeout),
         stream: outgoing(config),
@@ -382,7 +385,7 @@ fn client_role(
     }
 }
 
-fn upstream(server: &RemoteServer, transport: Transport) -> Upstream {
+fn upstream(server: &RemoteServer, transport: Transport, stores: &Stores) -> Upstream {
     Upstream {
         host: upstream_host(&server.endpoint.host),
         port: server.endpoint.port,
@@ -393,10 +396,11 @@ fn upstream(server: &RemoteServer, transport: Transport) -> Upstream {
             Transport::Stream => server.tcp_weight,
             Transport::Datagram => server.udp_weight,
         }),
+        health: stores.healths.of(server),
     }
 }
 
-fn upstream_host(host: &Host) -> UpstreamHost {
+pub(crate) fn upstream_host(host: &Host) -> UpstreamHost {
     match host {
         Host::Ip(ip) => UpstreamHost::Ip(*ip),
         Host::Name(name) => UpstreamHost::Name(name.clone()),
@@ -456,7 +460,7 @@ fn limits(config: &Config, timeout: Duration) -> Limits {
     }
 }
 
-const fn order(config: &Config) -> Order {
+pub(crate) const fn order(config: &Config) -> Order {
     match config.address_order {
         AddressOrder::System => Order::System,
         AddressOrder::Ipv4First => Order::Ipv4First,
@@ -487,7 +491,7 @@ fn stream_options(config: &Config, send: Option<u32>, recv: Option<u32>) -> Stre
     }
 }
 
-fn outbound(options: &adit_config::OutboundOptions) -> OutboundOptions {
+pub(crate) fn outbound(options: &adit_config::OutboundOptions) -> OutboundOptions {
     OutboundOptions {
         bind_v4: options.bind_v4,
         bind_v6: options.bind_v6,

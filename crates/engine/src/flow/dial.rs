@@ -35,6 +35,8 @@ pub(crate) struct Dial {
     next: u8,
     port: u16,
     attempts: [Option<OwnedFd>; ATTEMPTS_MAX],
+    /// When each was started, µs since the worker was; it wraps after an hour.
+    started_us: [u32; ATTEMPTS_MAX],
     /// When all of it is given up.
     by: Tick,
     /// Why the last attempt failed.
@@ -108,12 +110,13 @@ impl Flow {
             return self.on_blocked(core, &after, blocked);
         }
         let limit = match &after {
-            After::Client { .. } => self.role.servers()[usize::from(self.server)].connect,
+            After::Client { .. } => self.connect_limit(core),
             After::Server { .. } | After::Hop => self.role.limits.connect,
         };
         let by = (core.tick + ticks(limit)).min(self.handshake_by);
         let attempts = [const { None }; ATTEMPTS_MAX];
-        let dial = Dial { addrs, next: 0, port, attempts, by, error: None };
+        let started_us = [0; ATTEMPTS_MAX];
+        let dial = Dial { addrs, next: 0, port, attempts, started_us, by, error: None };
         self.state = State::Dialing(dial, after);
         self.try_next_addr(core)
     }
@@ -148,6 +151,7 @@ impl Flow {
             match started {
                 Ok(fd) => {
                     dial.attempts[slot] = Some(fd);
+                    dial.started_us[slot] = core.now_us();
                     break;
                 }
                 Err(e) => {
@@ -188,6 +192,7 @@ impl Flow {
             dial.error = Some(e);
             return self.try_next_addr(core);
         }
+        let took = core.now_us().wrapping_sub(dial.started_us[usize::from(n)]);
         let mut remote = Socket::new(fd);
         remote.note(ready);
         self.remote = Some(remote);
@@ -197,6 +202,11 @@ impl Flow {
         };
         match after {
             After::Client { target, protocol, body } => {
+                // With fast open a connect is done before anything was sent.
+                let took = (!self.role.stream.fast_open)
+                    .then(|| Duration::from_micros(u64::from(took)));
+                let health = self.server_health();
+                core.log_change(health, health.connected(took), "");
                 self.on_server_connected(core, target, protocol, body)
             }
             After::Server { opener, request_salt, user, .. } => {
@@ -216,8 +226,11 @@ impl Flow {
 
     /// Another server gets its chance; with none left the client is told.
     fn on_dial_failed(&mut self, core: &mut Core, after: After, failure: Failure) -> Next {
-        if matches!(after, After::Client { .. }) && self.has_other_server() {
-            return self.choose_server(core, after);
+        if matches!(after, After::Client { .. }) {
+            self.note_unreachable(core);
+            if self.has_other_server() {
+                return self.choose_server(core, after);
+            }
         }
         match after {
             After::Client { .. } => core.log_peer_fault(format_args!(

@@ -82,14 +82,14 @@ impl Udp {
     /// Opens what a server sent and hands it to the client, in the form that the client speaks.
     fn open_reply(
         &mut self,
-        tools: &Tools<'_>,
+        tools: &mut Tools<'_>,
         key: Key,
         index: usize,
         range: Range<usize>,
         unix_s: u64,
     ) -> Result<(), PacketReject> {
         let Some(session) = self.sessions.get_mut(key) else { return Ok(()) };
-        let Session { role, codec: Codec::Client(codec, turn), reply, .. } = session else {
+        let Session { role, codec: Codec::Client(codec, turn), reply, debt, .. } = session else {
             return Ok(());
         };
         let RoleKind::Client { inbound, servers } = &role.kind else { return Ok(()) };
@@ -97,6 +97,7 @@ impl Udp {
         let slot = self.inbox.slot(index);
         let packet = &mut slot[range.clone()];
         let OpenedReply { source, payload, salt, .. } = codec.open(client_key, packet, unix_s)?;
+        let health = &servers[usize::from(*turn)].health;
         if let Some(salts) = &role.datagrams.salts
             && !salts.is_new(&packet[salt])
         {
@@ -105,6 +106,10 @@ impl Udp {
         let payload = range.start + payload.start..range.start + payload.end;
         let route = *reply;
         count_down(tools, payload.len());
+        if let Some(waited) = debt.settle(tools.core.tick) {
+            let change = health.session_answered(tools.core.now, waited);
+            tools.core.log_change(health, change, "");
+        }
         if matches!(inbound, Inbound::Tunnel(_)) {
             self.push_received(tools, index, payload, &route);
             return Ok(());
