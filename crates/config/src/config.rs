@@ -151,7 +151,7 @@ pub enum LocalKind {
 }
 
 /// A server that a client may use.
-#[derive(Clone)]
+#[derive(Clone, PartialEq)]
 pub struct RemoteServer {
     /// Its address.
     pub endpoint: Endpoint,

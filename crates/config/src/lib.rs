@@ -50,7 +50,7 @@ pub use diagnostic::Diagnostic;
 pub use endpoint::{Endpoint, EndpointError, Host};
 pub use help::{help, man, version};
 pub use link::{LINK_LEN_MAX, Link, LinkError, Plugin};
-pub use online::{About, Online, Subscribed};
+pub use online::{About, Online, Subscribed, redirected, subscription_url};
 pub use program::{Dialect, Invoked, PROGRAMS, Program};
 pub use secret::Password;
 pub use source::{Invocation, UsageError};

@@ -133,6 +133,44 @@ pub(crate) fn url(text: &str) -> Result<Password, Complaint> {
     }
 }
 
+/// The address that an answer sends its reader on to, if that may be followed; `from` is where the
+/// answer came from.
+///
+/// # Errors
+/// What is wrong with it, without any of it.
+pub fn redirected(from: &Password, to: &str) -> Result<Password, String> {
+    let (scheme, rest) = from.as_str().split_once("://").unwrap_or_default();
+    let path_at = rest.find(['/', '?']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(path_at);
+    let path = path.split('?').next().unwrap_or_default();
+    let is_absolute = to.split_once("://").is_some_and(|(scheme, _)| {
+        !scheme.is_empty() && scheme.bytes().all(|b| b.is_ascii_alphanumeric())
+    });
+    let joined = if is_absolute {
+        to.to_owned()
+    } else if to.starts_with("//") {
+        format!("{scheme}:{to}")
+    } else if to.starts_with('/') {
+        format!("{scheme}://{authority}{to}")
+    } else {
+        let dir = path.rsplit_once('/').map_or("", |(dir, _)| dir);
+        format!("{scheme}://{authority}{dir}/{to}")
+    };
+    let joined = url(&joined).map_err(|_| "the answer leads to an address that is not https")?;
+    if scheme == "https" && !joined.as_str().starts_with("https://") {
+        return Err("the answer leads from https to http".to_owned());
+    }
+    Ok(joined)
+}
+
+/// Reads the address of a subscription.
+///
+/// # Errors
+/// What to write instead, without any of it.
+pub fn subscription_url(text: &str) -> Result<Password, String> {
+    url(text).map_err(|complaint| complaint.to_string())
+}
+
 /// Whether a host, with a port or without, is this machine for certain.
 fn is_loopback(host: &str) -> bool {
     match crate::endpoint::split(host) {
