@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod fetch;
 mod key;
 mod output;
 mod qr;
@@ -31,6 +32,7 @@ Usage: adit COMMAND [OPTIONS]
   url decode LINK    print the configuration that a link stands for
   url qr LINK|FILE   draw the QR code of a link
   check FILE         check a configuration file and say what is wrong with it
+  fetch              read a subscription's address from standard input, print its answer
   bench ...          measure; see adit bench --help
   ss-local ...       run a program by name (also ss-server, ss-tunnel, sslocal, ssserver)
   man PROGRAM        print the manual page of a program
@@ -46,6 +48,8 @@ type Outcome = Result<ExitCode, Failure>;
 enum Failure {
     /// A wrong command line or configuration.
     Usage(String),
+    /// It was asked for rightly and did not work.
+    Failed(String),
     /// Standard output cannot be written.
     Output(io::Error),
 }
@@ -58,6 +62,10 @@ impl Failure {
                 let hint = format!("Try '{program} --help' for more information.");
                 output::complain(&format!("{program}: {text}\n{hint}\n"));
                 ExitCode::from(UsageError::EXIT_CODE)
+            }
+            Self::Failed(text) => {
+                output::complain(&format!("{program}: {text}\n"));
+                ExitCode::FAILURE
             }
             Self::Output(e) => {
                 output::complain(&format!("{program}: cannot write to standard output: {e}\n"));
@@ -96,6 +104,7 @@ pub fn run_adit() -> ExitCode {
         "key" => key::run(rest),
         "url" => url::run(rest),
         "check" => check::run(rest),
+        "fetch" => fetch::run(rest),
         "bench" => Ok(bench(rest)),
         "man" => man(&rest),
         "help" | "--help" | "-h" => print(HELP),

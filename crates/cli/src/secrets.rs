@@ -17,18 +17,23 @@ pub(crate) fn hide() -> bool {
 
 /// The offset from which an argument is secret, given the one before it.
 fn secret_from(argument: &[u8], before: Option<&[u8]>) -> Option<usize> {
-    const LONG: [&[u8]; 3] = [b"--password", b"--key", b"--server-url"];
+    const LONG: [&[u8]; 4] = [b"--password", b"--key", b"--server-url", b"--online-config-url"];
+    // Options may be cut short. That of another one hides a value for nothing.
+    let is_long = |name: &[u8]| name.len() > 2 && LONG.iter().any(|long| long.starts_with(name));
     if let Some(before) = before {
         let is_short = short_password(before).is_some_and(|from| from == before.len());
-        if is_short || LONG.contains(&before) {
+        if is_short || is_long(before) {
             return Some(0);
         }
     }
-    LONG.iter()
-        .find(|name| argument.starts_with(name) && argument.get(name.len()) == Some(&b'='))
-        .map(|name| name.len() + 1)
+    argument
+        .iter()
+        .position(|b| *b == b'=')
+        .filter(|at| is_long(&argument[..*at]))
+        .map(|at| at + 1)
         .or_else(|| short_password(argument).filter(|&from| from < argument.len()))
         .or_else(|| argument.starts_with(b"ss://").then_some(5))
+        .or_else(|| argument.starts_with(b"ssconf://").then_some(9))
 }
 
 /// Where the value starts if this is `-k`, alone or behind flags, glued to its value or not.
@@ -44,7 +49,7 @@ mod tests {
 
     #[test]
     fn finds_the_value_in_every_form() {
-        let cases: [(&str, Option<&str>, Option<usize>); 11] = [
+        let cases: [(&str, Option<&str>, Option<usize>); 16] = [
             ("secret", Some("-k"), Some(0)),
             ("secret", Some("--password"), Some(0)),
             ("secret", Some("-vk"), Some(0)),
@@ -53,6 +58,11 @@ mod tests {
             ("--password=secret", None, Some(11)),
             ("--key=secret", None, Some(6)),
             ("ss://secret", Some("decode"), Some(5)),
+            ("https://secret", Some("--online-config-url"), Some(0)),
+            ("https://secret", Some("--online-config-u"), Some(0)),
+            ("--online-config-ur=secret", None, Some(19)),
+            ("ssconf://secret", None, Some(9)),
+            ("--", Some("--"), None),
             ("-k", None, None),
             ("8388", Some("-p"), None),
             ("--keep", None, None),

@@ -12,7 +12,9 @@ use std::time::Duration;
 use adit_shadowsocks::{ClientKey, RelayKey, ServerKey};
 
 use crate::endpoint::Endpoint;
+use crate::online::Online;
 use crate::program::Invoked;
+use crate::raw::Raw;
 use crate::source::Sources;
 
 /// Limit for handshakes and connects when none is configured.
@@ -71,11 +73,17 @@ pub struct Config {
     pub udp: UdpOptions,
     /// What clients may not do.
     pub protection: Protection,
+    /// How a client looks after several servers.
+    pub balancer: Balancer,
+    /// Where a client gets more servers from.
+    pub online: Option<Online>,
     /// True when a password stands on the command line, where every user of the system sees it.
     pub secrets_on_argv: bool,
     /// Things to tell the user once, each a complete line.
     pub warnings: Vec<String>,
     pub(crate) sources: Sources,
+    /// The settings that this follows from, kept where the servers of a subscription are added.
+    pub(crate) merged: Option<Box<Raw>>,
 }
 
 /// Client or server.
@@ -87,7 +95,7 @@ pub enum Role {
         locals: Vec<LocalListener>,
         /// Listeners on Unix sockets.
         unix_locals: Vec<UnixLocal>,
-        /// At least one.
+        /// At least one, or a subscription that has not been fetched yet.
         servers: Vec<RemoteServer>,
     },
     /// Takes Shadowsocks connections and relays them to their targets.
@@ -171,7 +179,7 @@ impl Interception {
 }
 
 /// A server that a client may use.
-#[derive(Clone)]
+#[derive(Clone, PartialEq)]
 pub struct RemoteServer {
     /// Its address.
     pub endpoint: Endpoint,
@@ -183,9 +191,10 @@ pub struct RemoteServer {
     pub id: Option<Box<str>>,
     /// What it may be used for.
     pub mode: Mode,
-    /// Share of TCP connections relative to the others, 0 to 1.
+    /// How much it is preferred for connections, 0 to 1: with 0.5 it has to be twice as fast as
+    /// one with 1. 0 makes it a spare.
     pub tcp_weight: f32,
-    /// Share of UDP sessions relative to the others, 0 to 1.
+    /// The same for UDP sessions.
     pub udp_weight: f32,
     /// Limit for a handshake or connect.
     pub timeout: Duration,
@@ -239,6 +248,28 @@ pub struct UdpOptions {
     pub timeout: Duration,
     /// Sessions of one worker at most, at least one; the oldest makes room for a new one.
     pub sessions_max: u32,
+}
+
+/// How a client looks after several servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Balancer {
+    /// A server that takes longer to connect to counts as one that cannot be reached.
+    pub max_server_rtt: Duration,
+    /// Time between two probes of a server.
+    pub check_interval: Duration,
+    /// The same for the server in use; as `check_interval` without it.
+    pub check_best_interval: Option<Duration>,
+}
+
+impl Default for Balancer {
+    /// As in the Rust programs.
+    fn default() -> Self {
+        Self {
+            max_server_rtt: Duration::from_secs(5),
+            check_interval: Duration::from_secs(10),
+            check_best_interval: None,
+        }
+    }
 }
 
 /// What clients may not do.
@@ -387,6 +418,16 @@ impl Mode {
             (true, false) => Some(Self::TcpOnly),
             (false, true) => Some(Self::UdpOnly),
             (false, false) => None,
+        }
+    }
+}
+
+impl RemoteServer {
+    /// What makes it the same server after a reload: its id, or else its address and method.
+    pub fn identity(&self) -> String {
+        match &self.id {
+            Some(id) => id.to_string(),
+            None => format!("{} {}", self.endpoint, self.key.method()),
         }
     }
 }

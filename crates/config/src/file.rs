@@ -7,6 +7,7 @@
 
 mod keys;
 mod readers;
+mod subscription;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -20,6 +21,8 @@ use crate::secret::Password;
 use crate::setting::{Given, Setting};
 use crate::suggest::nearest;
 use crate::value;
+
+pub(crate) use subscription::{SubscribedEntry, read_subscription};
 
 /// Unknown keys reported one by one; a file of the wrong kind has thousands.
 const UNKNOWN_MAX: usize = 20;

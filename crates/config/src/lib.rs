@@ -26,6 +26,7 @@ mod help;
 mod json;
 mod link;
 mod names;
+mod online;
 mod program;
 mod raw;
 mod secret;
@@ -40,15 +41,17 @@ pub mod fuzz;
 
 pub use check::{Report, check_file, links_of_file};
 pub use config::{
-    AddressOrder, Config, Destination, IDLE_TIMEOUT_MIN, Interception, KEEP_ALIVE_DEFAULT, LocalKind,
-    LocalListener, LogLevel, Mode, OutboundOptions, Protection, REDIR_MARK, Relay, RemoteServer, ReplayPolicy,
-    Role, ServerListener, SocketOptions, TIMEOUT_DEFAULT, UDP_SESSIONS_DEFAULT,
-    UDP_TIMEOUT_DEFAULT, UDP_TIMEOUT_MIN, UdpOptions, UnixLocal,
+    AddressOrder, Balancer, Config, Destination, IDLE_TIMEOUT_MIN, Interception,
+    KEEP_ALIVE_DEFAULT, LocalKind, LocalListener, LogLevel, Mode, OutboundOptions, Protection,
+    REDIR_MARK, Relay, RemoteServer, ReplayPolicy, Role, ServerListener, SocketOptions,
+    TIMEOUT_DEFAULT, UDP_SESSIONS_DEFAULT, UDP_TIMEOUT_DEFAULT, UDP_TIMEOUT_MIN, UdpOptions,
+    UnixLocal,
 };
 pub use diagnostic::Diagnostic;
 pub use endpoint::{Endpoint, EndpointError, Host};
 pub use help::{help, man, version};
 pub use link::{LINK_LEN_MAX, Link, LinkError, Plugin};
+pub use online::{About, Online, Subscribed, redirected, subscription_url};
 pub use program::{Dialect, Invoked, PROGRAMS, Program};
 pub use secret::Password;
 pub use source::{Invocation, UsageError};

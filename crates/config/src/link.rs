@@ -8,6 +8,7 @@
 //! A link is not checked against the methods that Adit has, and errors quote none of it.
 
 mod escape;
+mod list;
 
 use std::fmt;
 
@@ -15,6 +16,8 @@ use data_encoding::{BASE64_NOPAD, BASE64URL_NOPAD};
 
 use crate::endpoint::{self, Endpoint, Host};
 use crate::secret::Password;
+
+pub(crate) use list::{Entry, SSCONF, entries};
 
 /// Longest link read, in bytes; a QR code holds less than half of it.
 pub const LINK_LEN_MAX: usize = 8192;
@@ -54,6 +57,10 @@ pub enum LinkError {
     TooLong,
     /// Does not start with `ss://`.
     Scheme,
+    /// A link of another protocol, which this scheme belongs to.
+    Foreign(&'static str),
+    /// The address of a subscription.
+    Subscription,
     /// A `%` without two hexadecimal digits, or bytes that are not UTF-8.
     Percent,
     /// The part that must be base64 is not.
@@ -72,15 +79,28 @@ pub enum LinkError {
 
 impl fmt::Display for LinkError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Self::Foreign(scheme) = self {
+            return write!(
+                f,
+                "{scheme}:// links are of another protocol; ask for a Shadowsocks link, ss://"
+            );
+        }
         f.write_str(match self {
             Self::TooLong => "the link is longer than 8192 bytes",
-            Self::Scheme => "a link starts with ss://",
+            Self::Scheme | Self::Foreign(_) => "a link starts with ss://",
+            Self::Subscription => {
+                "this is the address of a subscription, no link; write it with \
+                 --online-config-url, or as \"online_config\": {\"config_url\"} in a file"
+            }
             Self::Percent => "the link has a malformed percent escape; a plain % is written %25",
             Self::Base64 => "the part after ss:// is neither base64 nor method:password",
             Self::NoPassword => "the link has no ':' between method and password",
             Self::NoServer => "the link has no '@' before the server",
             Self::Method => "the link has no valid method name",
-            Self::Server => "invalid server endpoint in the link; write host:port after the '@'",
+            Self::Server => {
+                "invalid server endpoint in the link; write host:port after the '@', and in the \
+                 password %23 for #, %2F for / and %3F for ?"
+            }
             Self::Plugin => "the plugin in the link has no name",
         })
     }
@@ -115,7 +135,7 @@ impl Link {
         let text = text.trim();
         let body = match text.split_at_checked(5) {
             Some((scheme, body)) if scheme.eq_ignore_ascii_case("ss://") => body,
-            _ => return Err(LinkError::Scheme),
+            _ => return Err(list::foreign(text)),
         };
         let (body, tag) = match body.split_once('#') {
             Some((body, tag)) => (body, Some(escape::decode(tag)?)),
@@ -196,6 +216,8 @@ impl Link {
         // "/" is a base64 digit, so the whole is tried before the slash that ends an authority.
         let text = base64(&body).or_else(|| base64(body.strip_suffix('/')?));
         let text = text.ok_or(LinkError::Base64)?;
+        // `echo … | base64` encodes the line's end as well.
+        let text = text.trim_end_matches(['\r', '\n']);
         let (user, server) = text.rsplit_once('@').ok_or(LinkError::NoServer)?;
         let (method, password) = user.split_once(':').ok_or(LinkError::NoPassword)?;
         Self::checked(method.to_owned(), password.to_owned(), server, plugin(query)?, tag)
@@ -213,6 +235,10 @@ impl Link {
             return Err(LinkError::Method);
         }
         let (host, port) = endpoint::split(server).map_err(|_| LinkError::Server)?;
+        // No name ends in a number; with a plain '#' in the password, the rest of it ends up here.
+        if port.is_none() && matches!(&host, Host::Name(name) if ends_in_number(name)) {
+            return Err(LinkError::Server);
+        }
         let endpoint = host.with_port(port.unwrap_or(PORT_DEFAULT));
         Ok(Self { method, password: Password::new(password), endpoint, plugin, tag })
     }
@@ -247,6 +273,12 @@ impl fmt::Debug for Plugin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Plugin({})", self.name)
     }
+}
+
+/// Whether the last label of a name is a number, as it is in addresses only.
+fn ends_in_number(name: &str) -> bool {
+    let label = name.rsplit('.').next().unwrap_or(name);
+    !label.is_empty() && label.bytes().all(|b| b.is_ascii_digit())
 }
 
 /// Splits userinfo, in base64 or percent-encoded, into method and password.

@@ -49,6 +49,26 @@ pub(crate) struct Raw {
     pub(crate) connections_per_client: Option<u32>,
     pub(crate) sessions_per_client: Option<u32>,
     pub(crate) printable_salt: Option<bool>,
+    pub(crate) balancer: RawBalancer,
+    pub(crate) online: RawOnline,
+}
+
+/// How several servers are looked after.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RawBalancer {
+    pub(crate) max_server_rtt: Option<Duration>,
+    pub(crate) check_interval: Option<Duration>,
+    pub(crate) check_best_interval: Option<Duration>,
+}
+
+/// A subscription.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RawOnline {
+    /// Where it is; a secret.
+    pub(crate) url: Option<At<Password>>,
+    pub(crate) update_interval: Option<Duration>,
+    pub(crate) allowed_plugins: Vec<Box<str>>,
+    pub(crate) cache_file: Option<PathBuf>,
 }
 
 /// One server: to connect to on a client, to listen on on a server.
@@ -141,12 +161,15 @@ impl Raw {
     /// remaining entry.
     pub(crate) fn over(self, base: Self) -> Self {
         let (mut servers, mut locals) = (base.servers, base.locals);
-        if self.server.hosts.is_empty() {
+        let mut base_server = base.server;
+        // Links stand for servers as hosts do.
+        if self.server.hosts.is_empty() && self.servers.is_empty() {
             for entry in &mut servers {
                 let top = RawServer { hosts: Vec::new(), ..self.server.clone() };
                 *entry = top.over(std::mem::take(entry));
             }
         } else {
+            base_server.hosts.clear();
             servers = self.servers;
         }
         if self.local.is_listener() {
@@ -161,7 +184,7 @@ impl Raw {
             servers,
             locals,
             port_passwords: first_filled(self.port_passwords, base.port_passwords),
-            server: self.server.over(base.server),
+            server: self.server.over(base_server),
             local: self.local.over(base.local),
             sockets: self.sockets.over(base.sockets),
             mode: self.mode.or(base.mode),
@@ -182,6 +205,20 @@ impl Raw {
             connections_per_client: self.connections_per_client.or(base.connections_per_client),
             sessions_per_client: self.sessions_per_client.or(base.sessions_per_client),
             printable_salt: self.printable_salt.or(base.printable_salt),
+            // No option sets it.
+            balancer: base.balancer,
+            online: self.online.over(base.online),
+        }
+    }
+}
+
+impl RawOnline {
+    fn over(self, base: Self) -> Self {
+        Self {
+            url: self.url.or(base.url),
+            update_interval: self.update_interval.or(base.update_interval),
+            allowed_plugins: first_filled(self.allowed_plugins, base.allowed_plugins),
+            cache_file: self.cache_file.or(base.cache_file),
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::config::{AddressOrder, Interception, Mode};
 use crate::diagnostic::{At, Origin};
 use crate::endpoint::{self, Endpoint, EndpointError, Host};
 use crate::link::Link;
+use crate::online;
 use crate::raw::{Bind, Raw, RawServer};
 use crate::secret::{Password, Secret};
 use crate::value::{self, Complaint, Nameservers};
@@ -35,9 +36,6 @@ pub(crate) const NO_TUN: &str = "TUN interfaces are not in this version; remove 
 pub(crate) const NO_PROXY: &str = "proxies towards the targets are not in this version; remove it";
 /// What to say about nftables sets.
 pub(crate) const NO_NFTABLES: &str = "nftables sets are not in this version; remove it";
-/// What to say about online configuration.
-pub(crate) const NO_ONLINE: &str =
-    "online configuration is not in this version; write the servers into \"servers\" of a file";
 /// What to say about a largest packet.
 pub(crate) const NO_MTU: &str = "is not needed: datagrams of any size pass, and the kernel \
                                  fragments those that are larger than the path allows; remove it";
@@ -131,6 +129,26 @@ pub(crate) const SERVER_WITH_PORT: Setting = Setting::Text(|raw, given| {
 });
 pub(crate) const SERVER_PORT: Setting = Setting::Port(|raw| &mut raw.server.port);
 pub(crate) const SERVER_URL: Setting = Setting::Text(server_url);
+pub(crate) const ONLINE_URL: Setting = Setting::Text(|raw, given| {
+    let url = online::url(given.value)?;
+    raw.online.url = Some(At::new(url, given.origin));
+    Ok(())
+});
+pub(crate) const ONLINE_INTERVAL: Setting = Setting::Seconds(|raw| &mut raw.online.update_interval);
+pub(crate) const ONLINE_PLUGIN: Setting = Setting::Text(|raw, given| {
+    raw.online.allowed_plugins.push(given.value.into());
+    Ok(())
+});
+pub(crate) const ONLINE_CACHE: Setting = Setting::Text(|raw, given| {
+    let path = std::path::Path::new(given.value);
+    // A daemon changes its directory.
+    raw.online.cache_file = Some(std::path::absolute(path).unwrap_or_else(|_| path.into()));
+    Ok(())
+});
+pub(crate) const MAX_SERVER_RTT: Setting = Setting::Seconds(|raw| &mut raw.balancer.max_server_rtt);
+pub(crate) const CHECK_INTERVAL: Setting = Setting::Seconds(|raw| &mut raw.balancer.check_interval);
+pub(crate) const CHECK_BEST_INTERVAL: Setting =
+    Setting::Seconds(|raw| &mut raw.balancer.check_best_interval);
 pub(crate) const PASSWORD: Setting = Setting::Text(|raw, given| {
     raw.server.secret = Some(At::new(Secret::Password(Password::new(given.value)), given.origin));
     Ok(())
@@ -311,18 +329,29 @@ fn server(raw: &mut Raw, given: Given<'_>) -> Outcome {
 }
 
 fn server_url(raw: &mut Raw, given: Given<'_>) -> Outcome {
-    let link = Link::parse(given.value)?;
+    if online::is_dynamic_key(given.value) {
+        return ONLINE_URL.set(raw, given);
+    }
+    if raw.servers.len() == HOSTS_MAX {
+        return Err("more than 10 links; write the servers as \"servers\" in a file".into());
+    }
+    raw.servers.push(server_of_link(Link::parse(given.value)?, given.origin)?);
+    Ok(())
+}
+
+/// The server of a link, complete in itself.
+pub(crate) fn server_of_link(link: Link, origin: Origin) -> Result<RawServer, Complaint> {
     if link.plugin.is_some() {
         return Err(NO_PLUGIN.into());
     }
-    let method = method_named(&link.method)?;
-    let origin = given.origin;
-    let server: &mut RawServer = &mut raw.server;
-    server.hosts = vec![At::new((link.endpoint.host, Some(link.endpoint.port)), origin)];
-    server.method = Some(At::new(method, origin));
-    server.secret = Some(At::new(Secret::Password(link.password), origin));
-    server.name = link.tag.map(Into::into);
-    Ok(())
+    Ok(RawServer {
+        origin: Some(origin),
+        hosts: vec![At::new((link.endpoint.host, Some(link.endpoint.port)), origin)],
+        method: Some(At::new(method_named(&link.method)?, origin)),
+        secret: Some(At::new(Secret::Password(link.password), origin)),
+        name: link.tag.map(Into::into),
+        ..RawServer::default()
+    })
 }
 
 fn mode(raw: &mut Raw, given: Given<'_>, mode: Mode) -> Outcome {

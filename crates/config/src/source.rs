@@ -128,7 +128,7 @@ impl Sources {
             });
         }
         raw.pid_file = raw.pid_file.map(|path| std::path::absolute(&path).unwrap_or(path));
-        validate(raw, self, findings)
+        validate(raw, self, Vec::new(), findings)
     }
 }
 
@@ -174,7 +174,10 @@ fn sources(invoked: Invoked, arguments: Arguments, env: Lookup<'_>) -> Sources {
     // arguments name no server.
     let searched = match invoked.dialect {
         Dialect::Libev => arguments.is_empty,
-        Dialect::Rust => arguments.raw.server.hosts.is_empty(),
+        Dialect::Rust => {
+            let raw = &arguments.raw;
+            raw.server.hosts.is_empty() && raw.servers.is_empty() && raw.online.url.is_none()
+        }
     };
     let found = || {
         let paths = if searched { search_path(invoked, env) } else { Vec::new() };

@@ -12,32 +12,45 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use crate::config::{
-    Config, KEEP_ALIVE_DEFAULT, Protection, Role, SocketOptions, TIMEOUT_DEFAULT,
-    UDP_SESSIONS_DEFAULT, UDP_TIMEOUT_DEFAULT, UDP_TIMEOUT_MIN, UdpOptions,
+    Balancer, Config, KEEP_ALIVE_DEFAULT, Protection, RemoteServer, Role, SocketOptions,
+    TIMEOUT_DEFAULT, UDP_SESSIONS_DEFAULT, UDP_TIMEOUT_DEFAULT, UDP_TIMEOUT_MIN, UdpOptions,
 };
 use crate::diagnostic::{At, Findings, Origin};
+use crate::online::{Online, UPDATE_INTERVAL_DEFAULT};
 use crate::program::{Dialect, Invoked, Program};
-use crate::raw::{Raw, RawSockets};
+use crate::raw::{Raw, RawServer, RawSockets};
 use crate::source::Sources;
 use crate::value::{Nameservers, SOCKET_BUFFER_MIN};
 
 pub(crate) use links::links;
 
-/// Checks `raw`; `None` when `findings` has an error.
-pub(crate) fn validate(raw: Raw, sources: Sources, findings: &mut Findings) -> Option<Config> {
+/// Checks `raw`, to whose servers those of a subscription are added; `None` when `findings` has an
+/// error.
+pub(crate) fn validate(
+    raw: Raw,
+    sources: Sources,
+    subscribed: Vec<RemoteServer>,
+    findings: &mut Findings,
+) -> Option<Config> {
     let invoked = sources.invoked;
     // What is missing is missing in the file, if there is one.
     let origin = sources.origin();
     let mut check = Check { invoked, origin, findings };
     let role = if invoked.program == Program::Server {
+        if let Some(url) = &raw.online.url {
+            check.findings.error(url.origin, "a server has no subscription; write an ss:// link");
+        }
         Role::Server { listeners: check.listeners(&raw) }
     } else {
         let mut servers = check.remote_servers(&raw);
+        servers.extend(subscribed);
         let (locals, unix_locals) = check.locals(&raw, &servers);
         check.usable(&locals, &unix_locals, &servers);
         redir::mark(&locals, &mut servers);
         Role::Client { locals, unix_locals, servers }
     };
+    let (balancer, online) = (balancer(&raw), online(&raw, check.origin, check.findings));
+    let merged = online.is_some().then(|| Box::new(raw.clone()));
     let sockets = check.sockets(raw.sockets);
     if !findings.is_usable() {
         return None;
@@ -72,10 +85,56 @@ pub(crate) fn validate(raw: Raw, sources: Sources, findings: &mut Findings) -> O
             connections_per_client: raw.connections_per_client.and_then(NonZeroU32::new),
             sessions_per_client: raw.sessions_per_client.and_then(NonZeroU32::new),
         },
+        balancer,
+        online,
+        merged,
         secrets_on_argv: has_secrets,
         warnings: findings.warnings().iter().map(ToString::to_string).collect(),
         sources,
     })
+}
+
+fn balancer(raw: &Raw) -> Balancer {
+    let default = Balancer::default();
+    Balancer {
+        max_server_rtt: raw.balancer.max_server_rtt.unwrap_or(default.max_server_rtt),
+        check_interval: raw.balancer.check_interval.unwrap_or(default.check_interval),
+        check_best_interval: raw.balancer.check_best_interval,
+    }
+}
+
+/// The subscription, if there is one.
+fn online(raw: &Raw, origin: Origin, findings: &mut Findings) -> Option<Online> {
+    let given = &raw.online;
+    let Some(url) = &given.url else {
+        let is_alone = given.update_interval.is_some()
+            || given.cache_file.is_some()
+            || !given.allowed_plugins.is_empty();
+        if is_alone {
+            let text = "the settings of a subscription have no effect without its address; write \
+                        --online-config-url, or \"config_url\" in \"online_config\"";
+            findings.warn(origin, text);
+        }
+        return None;
+    };
+    Some(Online {
+        url: url.value.clone(),
+        update_interval: given.update_interval.unwrap_or(UPDATE_INTERVAL_DEFAULT),
+        cache_file: given.cache_file.clone(),
+        allowed_plugins: given.allowed_plugins.clone(),
+    })
+}
+
+/// A server of a subscription, which inherits from `base`; with several addresses there are
+/// several.
+pub(crate) fn subscribed_server(
+    server: RawServer,
+    base: &Raw,
+    invoked: Invoked,
+    findings: &mut Findings,
+) -> Vec<RemoteServer> {
+    let raw = Raw { servers: vec![server], ..base.clone() };
+    Check { invoked, origin: Origin::File, findings }.remote_servers(&raw)
 }
 
 /// Sessions end with the timeout in the C programs, where it is not very short.

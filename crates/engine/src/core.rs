@@ -12,6 +12,7 @@ use adit_sys::net::Connecting;
 use adit_sys::poll::{Interest, Poll};
 
 use crate::crew::Crew;
+use crate::health::{Change, Health};
 use crate::names::Names;
 use crate::pool::{Chain, Pool};
 use crate::ring::Ring;
@@ -76,6 +77,23 @@ impl Core {
         self.now = Instant::now();
         let elapsed = self.now.saturating_duration_since(self.epoch);
         self.tick = u64::try_from(elapsed.as_millis() / TICK.as_millis()).unwrap_or(u64::MAX / 2);
+    }
+
+    /// The time in microseconds, to be subtracted from one another: it wraps after an hour.
+    pub(crate) fn now_us(&self) -> u32 {
+        let elapsed = self.now.saturating_duration_since(self.epoch);
+        #[expect(clippy::cast_possible_truncation, reason = "it is meant to wrap")]
+        let wrapped = elapsed.as_micros() as u32;
+        wrapped
+    }
+
+    /// Says what became of a server, which a failing network can cause often.
+    pub(crate) fn log_change(&mut self, health: &Health, change: Change, why: &str) {
+        match change {
+            Change::None => {}
+            Change::Down => self.log_peer_fault(format_args!("server {} {why}", health.name())),
+            Change::Up => self.log_peer_fault(format_args!("server {} is back", health.name())),
+        }
     }
 
     /// Registers a flow's socket.

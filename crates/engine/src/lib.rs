@@ -2,7 +2,7 @@
 //!
 //! The engine owns sockets, memory and time, and drives the codecs, which own none of them. A
 //! flow lives and dies on the worker that accepted it; what workers share and change is small: the
-//! replay stores, the book of datagram sessions, counts per client. After start nothing here allocates: every table has a fixed size, reserved
+//! replay stores, the book of datagram sessions, counts per client, the health of servers. After start nothing here allocates: every table has a fixed size, reserved
 //! virtually and touched on demand, and what does not fit is refused and counted.
 //!
 //! | module | holds |
@@ -14,6 +14,7 @@
 //! | `redirect` | what the firewall gave us |
 //! | [`crew`] | what workers pass to each other |
 //! | [`guard`], [`clients`] | what clients may not do |
+//! | [`health`], [`probe`] | how a client's servers do, and which one is used |
 //! | [`pool`], [`slab`], [`wheel`], [`ring`] | memory and time |
 //! | [`role`] | what a listener does, as configured |
 
@@ -24,8 +25,10 @@ mod core;
 pub mod crew;
 mod flow;
 pub mod guard;
+pub mod health;
 mod names;
 pub mod pool;
+pub mod probe;
 mod redirect;
 pub mod ring;
 pub mod role;

@@ -46,6 +46,8 @@ pub(crate) enum Waiter {
     Flow(Key),
     /// A queue of datagrams.
     Datagrams(Key),
+    /// A probe of a server.
+    Probe(Key),
 }
 
 /// What came of asking for a name.

@@ -1,4 +1,5 @@
-//! What a listener does with its connections: immutable once made, swapped whole on reload.
+//! What a listener does with its connections: immutable once made, swapped whole on reload. What
+//! changes beneath is the health of a client's servers, and which of them is in use.
 //!
 //! A flow keeps the role it began with for as long as it lives, so a reload never changes the
 //! rules under an open connection.
@@ -17,6 +18,7 @@ use adit_wire::TargetBuf;
 
 use crate::clients::ClientTable;
 use crate::guard::Guard;
+use crate::health::{Health, Servers};
 use crate::udp::{PacketSalts, SessionBook};
 
 /// The job of one listener.
@@ -57,7 +59,7 @@ pub enum RoleKind {
         inbound: Inbound,
         /// The servers, not all of weight 0. Without any, a stream listener only takes requests
         /// for associations.
-        servers: Vec<Upstream>,
+        servers: Servers,
     },
     /// Takes Shadowsocks streams and connects them to their targets.
     Server {
@@ -171,9 +173,18 @@ pub struct Upstream {
     pub outbound: OutboundOptions,
     /// Longest time that a connect to it may take.
     pub connect: Duration,
-    /// Its share of new connections relative to the others; 0 is a spare that is used only when
-    /// another fails.
+    /// How much it is preferred, in thousandths: with 500 it has to be twice as fast to be chosen.
+    /// 0 is a spare that is used only when no other can be.
     pub weight: u16,
+    /// How it does; shared with every other role that uses the same server.
+    pub health: Arc<Health>,
+}
+
+impl Upstream {
+    /// Whether a session with one goes on with the other.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.host == other.host && self.port == other.port && self.key == other.key
+    }
 }
 
 /// The host of a server.
@@ -201,22 +212,6 @@ pub struct Limits {
 }
 
 impl Role {
-    /// Picks a server by weight, given a random number.
-    pub(crate) fn pick_server(&self, random: u32) -> usize {
-        let servers = self.servers();
-        let total: u32 = servers.iter().map(|s| u32::from(s.weight)).sum();
-        let mut left = random % total.max(1);
-        servers
-            .iter()
-            .position(|s| {
-                let weight = u32::from(s.weight);
-                let found = left < weight;
-                left = left.saturating_sub(weight);
-                found
-            })
-            .unwrap_or(0)
-    }
-
     /// Whether two servers accept the same clients.
     pub(crate) fn has_same_keys(&self, other: &Self) -> bool {
         match (&self.kind, &other.kind) {
@@ -227,9 +222,14 @@ impl Role {
 
     /// The servers of a client role.
     pub(crate) fn servers(&self) -> &[Upstream] {
+        self.choice().map_or(&[], |servers| servers)
+    }
+
+    /// The servers of a client role, to choose from.
+    pub(crate) const fn choice(&self) -> Option<&Servers> {
         match &self.kind {
-            RoleKind::Client { servers, .. } => servers,
-            RoleKind::Server { .. } | RoleKind::Hop { .. } => &[],
+            RoleKind::Client { servers, .. } => Some(servers),
+            RoleKind::Server { .. } | RoleKind::Hop { .. } => None,
         }
     }
 }

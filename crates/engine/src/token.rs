@@ -33,6 +33,8 @@ pub(crate) enum Token {
     Upstream(Family, Key),
     /// A socket that answers redirected datagrams; it is written to only.
     Reply(Key),
+    /// A probe's socket, by its number among those under way.
+    Probe(Key),
 }
 
 const KIND_COMMANDS: u64 = 0;
@@ -43,8 +45,9 @@ const KIND_DATAGRAMS: u64 = 4;
 const KIND_UPSTREAM_V4: u64 = 5;
 const KIND_UPSTREAM_V6: u64 = 6;
 const KIND_REPLY: u64 = 7;
+const KIND_PROBE: u64 = 8;
 /// The last, because the attempts count on from it.
-const KIND_REMOTE: u64 = 8;
+const KIND_REMOTE: u64 = 9;
 
 impl Token {
     pub(crate) const fn flow(part: Part, key: Key) -> Self {
@@ -63,6 +66,7 @@ impl From<Token> for u64 {
             Token::Upstream(Family::V4, key) => (KIND_UPSTREAM_V4, key),
             Token::Upstream(Family::V6, key) => (KIND_UPSTREAM_V6, key),
             Token::Reply(key) => (KIND_REPLY, key),
+            Token::Probe(key) => (KIND_PROBE, key),
             Token::Flow(Part::Client, key) => (KIND_CLIENT, key),
             Token::Flow(Part::Remote(n), key) => (KIND_REMOTE + Self::from(n), key),
         };
@@ -85,6 +89,7 @@ impl From<u64> for Token {
             KIND_UPSTREAM_V4 => Self::Upstream(Family::V4, key),
             KIND_UPSTREAM_V6 => Self::Upstream(Family::V6, key),
             KIND_REPLY => Self::Reply(key),
+            KIND_PROBE => Self::Probe(key),
             n => Self::Flow(Part::Remote(u8::try_from(n - KIND_REMOTE).unwrap_or(u8::MAX)), key),
         }
     }

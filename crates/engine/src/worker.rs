@@ -25,6 +25,7 @@ use crate::flow::{Flow, Next};
 use crate::guard::Transport;
 use crate::names::{Finished, Names, Tools, Waiter};
 use crate::pool::{BLOCK_LEN, Pool};
+use crate::probe::{ProbePlan, Prober};
 use crate::ring::Ring;
 use crate::role::Role;
 use crate::slab::{Key, Slab};
@@ -62,6 +63,8 @@ pub enum Command {
     Unlisten(ListenerId),
     /// Resolve names by these from here on.
     Resolve(Arc<Settings>, Arc<Hosts>),
+    /// Probe these servers from here on, in place of others; for one worker of a process.
+    Probe(Option<Arc<ProbePlan>>),
     /// Close every listener and end when the last connection has, or at the given time.
     Drain(Instant),
 }
@@ -116,6 +119,7 @@ pub struct Worker {
     /// Made when the first datagram listener comes.
     udp: Option<Box<Udp>>,
     sessions_max: usize,
+    prober: Option<Box<Prober>>,
     commands: Receiver<Command>,
     waker: Arc<Waker>,
     core: Core,
@@ -172,6 +176,7 @@ impl Worker {
             listeners: Slab::with_capacity(LISTENERS_MAX),
             udp: None,
             sessions_max: capacity.sessions,
+            prober: None,
             commands,
             waker: Arc::clone(&waker),
             core,
@@ -214,6 +219,9 @@ impl Worker {
                     Token::Lookup(key) => {
                         let finished = self.names_step(|names, tools| names.on_ready(key, tools));
                         self.tell_waiters(finished);
+                    }
+                    Token::Probe(key) => {
+                        self.with_prober(|prober, core| prober.on_ready(core, key, ready));
                     }
                     Token::Flow(part, key) => {
                         self.with_flow(key, |flow, core| flow.on_ready(core, part, ready));
@@ -265,6 +273,7 @@ impl Worker {
             self.core.names.next_in(tick),
             self.udp.as_ref().and_then(|udp| udp.next_in(tick)),
             self.paused_until.map(|until| until.saturating_sub(tick)),
+            self.prober.as_ref().map(|prober| prober.next_in(tick)),
             drain,
         ]
         .into_iter()
@@ -306,6 +315,13 @@ impl Worker {
         }
     }
 
+    /// Lets the probes take a step, where there are any.
+    fn with_prober(&mut self, step: impl FnOnce(&mut Prober, &mut Core)) {
+        if let Some(prober) = &mut self.prober {
+            step(prober, &mut self.core);
+        }
+    }
+
     /// Gives each flow that is queued at this point one more budget.
     fn run_ready(&mut self) {
         for _ in 0..self.core.ready.len() {
@@ -325,6 +341,7 @@ impl Worker {
             }
         }
         self.with_udp(|udp, tools| udp.on_tick(tools));
+        self.with_prober(Prober::on_tick);
         loop {
             let finished = self.names_step(Names::drive_started);
             if finished.is_none() && !self.core.names.has_started() {
@@ -391,6 +408,9 @@ impl Worker {
                 }
                 Waiter::Datagrams(key) => {
                     self.with_udp(|udp, tools| udp.on_resolved(tools, key, outcome));
+                }
+                Waiter::Probe(key) => {
+                    self.with_prober(|prober, core| prober.on_resolved(core, key, outcome));
                 }
             }
         }
@@ -489,7 +509,13 @@ impl Worker {
                     }
                 }
                 Command::Resolve(settings, hosts) => self.core.names.replace(settings, hosts),
+                Command::Probe(plan) => {
+                    self.with_prober(Prober::end);
+                    self.prober = plan.map(|plan| Box::new(Prober::new(plan)));
+                }
                 Command::Drain(by) => {
+                    self.with_prober(Prober::end);
+                    self.prober = None;
                     let keys = self.listeners.keys();
                     for key in keys.collect::<Vec<_>>() {
                         self.listeners.remove(key);

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use adit_engine::clients::ClientTable;
 use adit_engine::crew::Crew;
 use adit_engine::guard::Guard;
+use adit_engine::health::Servers;
 use adit_engine::role::{
     Associate, Datagrams, Inbound, Limits, NextHop, Role, RoleKind, Upstream, UpstreamHost,
 };
@@ -137,14 +138,15 @@ fn client(server: SocketAddr, keys: &str, associate: Option<Associate>) -> RoleK
             policy: Policy { socks4: true, socks5: true, http: true, udp: true },
             associate,
         },
-        servers: vec![Upstream {
+        servers: Servers::from(vec![Upstream {
             host: UpstreamHost::Ip(server.ip()),
             port: server.port(),
             key: ClientKey::parse(METHOD, keys).unwrap(),
             outbound: OutboundOptions::default(),
             connect: Duration::from_secs(5),
-            weight: 1,
-        }],
+            weight: 1000,
+            health: Arc::default(),
+        }]),
     }
 }
 

@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod health;
 mod listeners;
 mod names;
 mod redir;

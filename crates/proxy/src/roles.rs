@@ -26,6 +26,7 @@ use adit_sys::datagram::DatagramOptions;
 use adit_sys::net::{OutboundOptions, StreamOptions, Takes};
 use adit_wire::TargetBuf;
 
+use crate::health::Healths;
 use crate::listeners::{Bind, Wanted};
 use crate::redir;
 
@@ -62,6 +63,7 @@ pub(crate) struct Stores {
     /// Datagram sessions of all workers at most.
     sessions: usize,
     clients: OnceCell<Arc<ClientTable>>,
+    pub(crate) healths: Healths,
     /// With what they are called in reports.
     users: RefCell<HashMap<UserId, (String, Arc<UserCounters>)>>,
 }
@@ -81,6 +83,7 @@ impl Stores {
             book: OnceCell::new(),
             sessions,
             clients: OnceCell::new(),
+            healths: Healths::default(),
             users: RefCell::new(HashMap::new()),
         }
     }
@@ -240,10 +243,7 @@ pub(crate) fn wanted(
                     Mode::TcpOnly,
                     Transport::Stream,
                 )),
-                about: format!(
-                    "{}, tcp_only",
-                    about_local(config, &local.kind, Transport::Stream)
-                ),
+                about: format!("{}, tcp_only", about_local(config, &local.kind, Transport::Stream)),
             }));
             wanted
         }
@@ -386,7 +386,7 @@ fn client_role(
     Role {
         kind: RoleKind::Client {
             inbound,
-            servers: usable.map(|server| upstream(server, transport)).collect(),
+            servers: usable.map(|server| upstream(server, transport, stores)).collect(),
         },
         limits: limits(config, config.timeout),
         stream: outgoing(config),
@@ -402,7 +402,7 @@ fn client_role(
     }
 }
 
-fn upstream(server: &RemoteServer, transport: Transport) -> Upstream {
+fn upstream(server: &RemoteServer, transport: Transport, stores: &Stores) -> Upstream {
     Upstream {
         host: upstream_host(&server.endpoint.host),
         port: server.endpoint.port,
@@ -413,10 +413,11 @@ fn upstream(server: &RemoteServer, transport: Transport) -> Upstream {
             Transport::Stream => server.tcp_weight,
             Transport::Datagram => server.udp_weight,
         }),
+        health: stores.healths.of(server),
     }
 }
 
-fn upstream_host(host: &Host) -> UpstreamHost {
+pub(crate) fn upstream_host(host: &Host) -> UpstreamHost {
     match host {
         Host::Ip(ip) => UpstreamHost::Ip(*ip),
         Host::Name(name) => UpstreamHost::Name(name.clone()),
@@ -477,7 +478,7 @@ fn limits(config: &Config, timeout: Duration) -> Limits {
     }
 }
 
-const fn order(config: &Config) -> Order {
+pub(crate) const fn order(config: &Config) -> Order {
     match config.address_order {
         AddressOrder::System => Order::System,
         AddressOrder::Ipv4First => Order::Ipv4First,

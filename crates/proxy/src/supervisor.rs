@@ -146,6 +146,7 @@ impl Supervisor {
         }
         listeners.apply(change, &this.handles);
         this.listeners = listeners;
+        this.send_probes();
         log::info!(
             "{} {}: {} worker{}, {}, up to {} connections",
             this.configs[0].invoked.name,
@@ -294,13 +295,22 @@ impl Supervisor {
         }
         self.listeners.apply(change, &self.handles);
         self.stores.forget_users();
+        self.stores.healths.retain(&configs);
         init_log(level(config.log_level), config.log_time);
         if config.nameservers != self.configs[0].nameservers {
             self.names = NameFiles::read(config.nameservers.as_deref());
             self.send_names();
         }
         self.configs = configs;
+        self.send_probes();
         Ok(())
+    }
+
+    /// One worker measures the servers for all.
+    fn send_probes(&self) {
+        if let Some(handle) = self.handles.first() {
+            handle.send(Command::Probe(self.stores.healths.plan(&self.configs)));
+        }
     }
 
     /// Writes the counters to the log.
@@ -312,6 +322,7 @@ impl Supervisor {
             let _ = write!(line, " {name}={value}");
         });
         log::info!("{line}");
+        self.stores.healths.report(&self.configs, |line| log::info!("{line}"));
         self.stores.report_users(|line| log::info!("{line}"));
     }
 

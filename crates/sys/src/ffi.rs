@@ -2,12 +2,15 @@
 
 #![allow(unsafe_code, reason = "the one module of this crate that talks to libc")]
 
+mod child;
 pub(crate) mod message;
 
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::io;
 use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+pub(crate) use child::before_exec;
 
 /// Sets an integer socket option.
 pub(crate) fn set_int(

@@ -6,6 +6,7 @@
 
 pub mod datagram;
 mod ffi;
+pub mod helper;
 pub mod net;
 pub mod poll;
 pub mod process;

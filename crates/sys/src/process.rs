@@ -50,8 +50,7 @@ pub fn become_user(name: &str) -> io::Result<()> {
 /// As for [`become_user`], or the kernel does not let rights be kept.
 pub fn become_user_keeping_network(name: &str) -> io::Result<()> {
     use rustix::thread::{
-        CapabilitySet, CapabilitySets, capabilities, set_capabilities,
-        set_keep_capabilities,
+        CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_keep_capabilities,
     };
     let kept = CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW;
     set_keep_capabilities(true)?;

@@ -1,8 +1,8 @@
 //! The keys of shadowsocks-libev, shadowsocks-rust and SIP008 files, and a few of our own.
 
 use super::readers::{
-    allow_fragmentation, bind, destinations, dscp, fixed_version, hosts, key, locals, name,
-    password, port_passwords, runtime_mode, servers, tproxy, users, weight,
+    allow_fragmentation, allowed_plugins, bind, destinations, dscp, fixed_version, hosts, key,
+    locals, name, password, port_passwords, runtime_mode, servers, tproxy, users, weight,
 };
 use super::{Action, For, Key};
 use crate::config::{AddressOrder, LogLevel};
@@ -64,14 +64,8 @@ pub(super) static TOP: &[Key] = &[
     Key::read("tcp_tproxy", tproxy).only(For::Redir),
     Key::new("manager_address|manager_port|workdir", Action::Refuse(set::NO_MANAGER)),
     Key::new("nftables_sets", Action::Refuse(set::NO_NFTABLES)),
-    Key::new("online_config", Action::Refuse(set::NO_ONLINE)),
-    Key::new(
-        "balancer",
-        Action::Refuse(
-            "choosing servers by measurement is not in this version; remove the key and write \
-             \"tcp_weight\" into the servers",
-        ),
-    ),
+    Key::new("online_config", Action::Scope(ONLINE)).only(For::Client),
+    Key::new("balancer", Action::Scope(BALANCER)).only(For::Client),
 ];
 
 /// Keys of a server, at the top and in `servers`.
@@ -157,6 +151,19 @@ pub(super) static LOCAL_ENTRY: &[Key] = &[
 
 /// Keys of an entry of `users`, which is read as a server.
 pub(super) static USER: &[Key] = &[Key::read("name", name), Key::read("password", password)];
+
+static ONLINE: &[Key] = &[
+    Key::set("config_url", set::ONLINE_URL),
+    Key::set("update_interval", set::ONLINE_INTERVAL),
+    Key::read("allowed_plugins", allowed_plugins),
+    Key::set("cache_file", set::ONLINE_CACHE),
+];
+
+static BALANCER: &[Key] = &[
+    Key::set("max_server_rtt", set::MAX_SERVER_RTT),
+    Key::set("check_interval", set::CHECK_INTERVAL),
+    Key::set("check_best_interval", set::CHECK_BEST_INTERVAL),
+];
 
 static RUNTIME: &[Key] = &[
     Key::read("mode", runtime_mode),

@@ -162,6 +162,15 @@ pub(super) fn bind(r: &mut Reader<'_>, raw: &mut Raw, f: &Field<'_>) {
     r.set(OUTBOUND_ADDRESS, raw, f);
 }
 
+pub(super) fn allowed_plugins(r: &mut Reader<'_>, raw: &mut Raw, f: &Field<'_>) {
+    for item in r.array(f) {
+        let Node::Text(name) = &item.node else {
+            return r.wrong_type(f, "an array of strings");
+        };
+        raw.online.allowed_plugins.push(name.as_str().into());
+    }
+}
+
 pub(super) fn allow_fragmentation(r: &mut Reader<'_>, _: &mut Raw, f: &Field<'_>) {
     if r.boolean(f) == Some(false) {
         let text = "datagrams of any size pass, and the kernel fragments them; write true";

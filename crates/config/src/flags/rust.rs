@@ -29,7 +29,15 @@ pub(super) const TABLE: &[Flag] = &[
     Flag::new(Some('m'), "--encrypt-method", Some("METHOD"), ALL, Set(set::METHOD),
         "method"),
     Flag::new(None, "--server-url", Some("LINK"), ALL, Secret(set::SERVER_URL),
-        "server, method and password as one ss:// link"),
+        "server, method and password as one ss:// link; up to 10 times"),
+    Flag::new(None, "--online-config-url", Some("URL"), LOCAL, Secret(set::ONLINE_URL),
+        "subscription with the servers (SIP008, or links), fetched by adit; https or ssconf"),
+    Flag::new(None, "--online-config-update-interval", Some("SECONDS"), LOCAL, Set(set::ONLINE_INTERVAL),
+        "time until the subscription is fetched again (default 3600)"),
+    Flag::new(None, "--online-config-allowed-plugin", Some("NAME"), LOCAL, Set(set::ONLINE_PLUGIN),
+        "plugin that servers of the subscription may use (default: none); may be repeated"),
+    Flag::new(None, "--online-config-cache-file", Some("FILE"), LOCAL, Set(set::ONLINE_CACHE),
+        "keep the last good answer there, for starts without the provider"),
     Flag::new(Some('u'), "-u", None, ALL, Set(set::UDP_ONLY),
         "relay UDP only"),
     Flag::new(Some('U'), "-U", None, ALL, Set(set::TCP_AND_UDP),
@@ -126,6 +134,4 @@ pub(super) const TABLE: &[Flag] = &[
         |--tun-device-fd-from-path", Some("VALUE"), LOCAL, Refuse(set::NO_TUN), ""),
     Flag::new(None, "--fake-dns-record-expire-duration|--fake-dns-ipv4-network|--fake-dns-ipv6-network\
         |--fake-dns-database-path", Some("VALUE"), LOCAL, Refuse(NO_FAKE_DNS), ""),
-    Flag::new(None, "--online-config-url|--online-config-update-interval|--online-config-allowed-plugin",
-        Some("VALUE"), LOCAL, Refuse(set::NO_ONLINE), ""),
 ];

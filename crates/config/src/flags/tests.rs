@@ -289,7 +289,7 @@ fn refuses_what_is_not_there() {
         ("ss-tunnel", "-A|--plugin x"),
         (
             "sslocal",
-            "--plugin x|--plugin-mode tcp_only|--acl f|--local-dns-addr x|--remote-dns-addr x|--tun-interface-name x|--tun-device-fd-from-path x|--fake-dns-database-path x|--online-config-url x|--log-config x|--outbound-user-cookie 1|--protocol dns|--server-url ss://aes-128-gcm:x@h:1?plugin=p",
+            "--plugin x|--plugin-mode tcp_only|--acl f|--local-dns-addr x|--remote-dns-addr x|--tun-interface-name x|--tun-device-fd-from-path x|--fake-dns-database-path x|--log-config x|--outbound-user-cookie 1|--protocol dns|--server-url ss://aes-128-gcm:x@h:1?plugin=p",
         ),
         ("ssserver", "--manager-addr x|--manager-address x|--outbound-proxy x|--plugin-opts x"),
     ] {

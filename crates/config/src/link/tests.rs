@@ -31,6 +31,65 @@ fn reads_the_published_vectors() {
     }
 }
 
+/// Links as they are found in the wild, and what is said about those that are none of ours.
+fn wild() -> Value {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/vectors/links.json");
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+#[test]
+fn reads_links_from_the_wild() {
+    let wild = wild();
+    let links = wild["links"].as_array().unwrap();
+    assert!(links.len() >= 40);
+    for vector in links {
+        let (text, note) = (vector["link"].as_str().unwrap(), &vector["note"]);
+        let link = Link::parse(text).unwrap_or_else(|e| panic!("{note}: {text}: {e}"));
+        assert_eq!(link.method, vector["method"].as_str().unwrap(), "{note}");
+        assert_eq!(link.password.as_str(), vector["password"].as_str().unwrap(), "{note}");
+        assert_eq!(link.endpoint.host.to_string(), vector["host"].as_str().unwrap(), "{note}");
+        assert_eq!(u64::from(link.endpoint.port), vector["port"].as_u64().unwrap(), "{note}");
+        assert_eq!(link.tag.as_deref(), vector["tag"].as_str(), "{note}");
+        let plugin = link.plugin.as_ref();
+        assert_eq!(plugin.map(|p| p.name.as_str()), vector["plugin"].as_str(), "{note}");
+        let options = plugin.and_then(|p| p.options.as_deref());
+        assert_eq!(options, vector["plugin_opts"].as_str(), "{note}");
+        assert_eq!(Link::parse(&link.encode()).unwrap(), link, "{note}");
+    }
+}
+
+#[test]
+fn says_what_to_write_instead_of_other_links() {
+    let wild = wild();
+    let refused = wild["refused"].as_array().unwrap();
+    assert!(refused.len() >= 20);
+    for vector in refused {
+        let (text, says) = (vector["link"].as_str().unwrap(), vector["says"].as_str().unwrap());
+        let error = Link::parse(text).expect_err(text).to_string();
+        assert!(error.contains(says), "{text}: {error}");
+        assert!(!error.contains("hunter2"), "{text}: {error}");
+    }
+}
+
+#[test]
+fn reads_lists_of_links() {
+    let plain = "# servers\r\n\r\nss://aes-256-gcm:x@a.example:1#A\r\n vmess://abc\nss://aes-256-gcm:x@b.example:2\n";
+    let packed = data_encoding::BASE64.encode(plain.as_bytes());
+    let wrapped: Vec<&str> =
+        packed.as_bytes().chunks(20).map(|chunk| std::str::from_utf8(chunk).unwrap()).collect();
+    let url = data_encoding::BASE64URL_NOPAD.encode(plain.as_bytes());
+    for text in [plain, &packed, &wrapped.join("\r\n"), &url, &format!("{packed}\n")] {
+        let entries = entries(text).unwrap_or_else(|| panic!("{text}"));
+        assert_eq!(entries.iter().map(|entry| entry.line).collect::<Vec<_>>(), [3, 4, 5], "{text}");
+        assert_eq!(entries[0].link.as_ref().unwrap().tag.as_deref(), Some("A"));
+        assert_eq!(entries[1].link.as_ref().unwrap_err(), &LinkError::Foreign("vmess"));
+        assert_eq!(entries[2].link.as_ref().unwrap().endpoint.to_string(), "b.example:2");
+    }
+    for text in ["", "\n", "hello", "aGVsbG8=", "://", "{\"a\": 1}", "<html>", "\u{fffd}"] {
+        assert!(entries(text).is_none(), "{text}");
+    }
+}
+
 #[test]
 fn the_configuration_of_a_link_has_nothing_to_warn_about() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/vectors/shadowsocks.json");
@@ -104,7 +163,7 @@ fn rejects_what_is_no_link_without_quoting_it() {
     for (text, error) in [
         ("", LinkError::Scheme),
         ("hunter2", LinkError::Scheme),
-        ("http://hunter2@h:1", LinkError::Scheme),
+        ("http://hunter2@h:1", LinkError::Subscription),
         ("ss://", LinkError::NoServer),
         ("ss://hunter2!", LinkError::Base64),
         ("ss://hunter2!@h:1", LinkError::Base64),
@@ -139,6 +198,7 @@ proptest! {
     fn junk_never_panics(text in any::<String>()) {
         crate::fuzz::link(&text);
         crate::fuzz::link(&format!("ss://{text}"));
+        let _ = entries(&text);
     }
 
     #[test]

@@ -199,7 +199,8 @@ impl Check<'_> {
             entries.push(inherit(entry.clone(), &raw.server));
         }
         let stranded = !raw.port_passwords.is_empty() && raw.server.hosts.is_empty() && !everywhere;
-        if entries.is_empty() || stranded {
+        // The servers may all come from a subscription.
+        if (entries.is_empty() && raw.online.url.is_none()) || stranded {
             self.missing(None, Required::Server);
         }
         entries

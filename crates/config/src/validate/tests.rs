@@ -1,8 +1,8 @@
 //! Configurations as a whole: public examples, layering, keys, addresses.
 
 mod modes;
-mod redir;
 mod ports;
+mod redir;
 
 use std::time::Duration;
 

@@ -1,6 +1,7 @@
 //! The client role up to the relay: greeting, choice of a server, answer.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
 
 use adit_handshake::{
     Body, Command, Failure, Forward, Protocol, REPLY_LEN_MAX, Reason, Request, Step, rewrite_head,
@@ -12,10 +13,15 @@ use adit_wire::TargetBuf;
 use crate::core::Core;
 use crate::flow::relay::Relay;
 use crate::flow::{After, Flow, Next, READS_PER_STEP, State};
+use crate::guard::Transport;
+use crate::health::Health;
 use crate::role::{RoleKind, UpstreamHost};
 
 /// Read at once while a client greets: its longest message and some early payload.
 const GREETING_READ: usize = 32 * 1024;
+
+/// Servers that one connection tries at most.
+const SERVERS_TRIED_MAX: usize = 10;
 
 impl Flow {
     pub(crate) fn read_greeting(&mut self, core: &mut Core) -> Next {
@@ -165,20 +171,23 @@ impl Flow {
         }
     }
 
-    /// Picks a server, or the one after the last that failed, and connects to it.
+    /// Picks a server, or another one after the last that failed, and connects to it.
     pub(crate) fn choose_server(&mut self, core: &mut Core, after: After) -> Next {
-        let count = self.role.servers().len();
-        let turn = if count == 1 {
+        let role = std::sync::Arc::clone(&self.role);
+        let Some(servers) = role.choice() else { return Next::Close };
+        let turn = if servers.len() == 1 {
             0
-        } else if self.servers_tried == 0 {
-            self.role.pick_server(core.rng.below(u32::MAX))
         } else {
-            (usize::from(self.server) + 1) % count
+            let random = core.rng.below(u32::MAX);
+            let failed = usize::from(self.server);
+            match self.servers_tried {
+                0 => servers.pick(Transport::Stream, core.now, random),
+                _ => servers.pick_after(failed, Transport::Stream, core.now, random),
+            }
         };
         self.server = u16::try_from(turn).expect("fewer servers than 65,536 are configured");
         self.servers_tried += 1;
-        let role = std::sync::Arc::clone(&self.role);
-        let server = &role.servers()[turn];
+        let server = &servers[turn];
         match &server.host {
             UpstreamHost::Ip(ip) => self.dial_addr(core, after, SocketAddr::new(*ip, server.port)),
             UpstreamHost::Name(name) => self.dial_name(core, after, name),
@@ -187,7 +196,41 @@ impl Flow {
 
     /// Whether another server can be tried after a failure.
     pub(crate) fn has_other_server(&self) -> bool {
-        usize::from(self.servers_tried) < self.role.servers().len()
+        let count = self.role.servers().len().min(SERVERS_TRIED_MAX);
+        usize::from(self.servers_tried) < count
+    }
+
+    /// The longest that a connect to the server in use may take. While others could be used, one
+    /// that is far slower than usual is as good as failed.
+    pub(crate) fn connect_limit(&self, core: &Core) -> Duration {
+        let at = usize::from(self.server);
+        let server = &self.role.servers()[at];
+        let has_other = self.has_other_server()
+            && self
+                .role
+                .choice()
+                .is_some_and(|servers| servers.has_other(at, Transport::Stream, core.now));
+        if has_other { server.connect.min(server.health.patience()) } else { server.connect }
+    }
+
+    /// The health of the server in use.
+    pub(crate) fn server_health(&self) -> &Health {
+        &self.role.servers()[usize::from(self.server)].health
+    }
+
+    /// The server in use could not be reached.
+    pub(crate) fn note_unreachable(&self, core: &mut Core) {
+        let change = self.server_health().unreachable(core.now);
+        core.log_change(self.server_health(), change, "cannot be reached");
+    }
+
+    /// The server has ended the connection, or stayed silent for long, without a byte of an answer.
+    /// It is told once a connection.
+    pub(crate) fn note_unanswered(&mut self, core: &mut Core) {
+        let State::Relay(relay) = &mut self.state else { return };
+        let Some(target) = relay.take_unanswered() else { return };
+        let change = self.server_health().unanswered(core.now, target);
+        core.log_change(self.server_health(), change, "does not answer");
     }
 
     /// The server is connected: answer the client and wait for what it sends first.

@@ -35,6 +35,8 @@ pub(crate) struct Dial {
     next: u8,
     port: u16,
     attempts: [Option<OwnedFd>; ATTEMPTS_MAX],
+    /// When each was started, µs since the worker was; it wraps after an hour.
+    started_us: [u32; ATTEMPTS_MAX],
     /// When all of it is given up.
     by: Tick,
     /// Why the last attempt failed.
@@ -108,12 +110,13 @@ impl Flow {
             return self.on_blocked(core, &after, blocked);
         }
         let limit = match &after {
-            After::Client { .. } => self.role.servers()[usize::from(self.server)].connect,
+            After::Client { .. } => self.connect_limit(core),
             After::Server { .. } | After::Hop => self.role.limits.connect,
         };
         let by = (core.tick + ticks(limit)).min(self.handshake_by);
         let attempts = [const { None }; ATTEMPTS_MAX];
-        let dial = Dial { addrs, next: 0, port, attempts, by, error: None };
+        let started_us = [0; ATTEMPTS_MAX];
+        let dial = Dial { addrs, next: 0, port, attempts, started_us, by, error: None };
         self.state = State::Dialing(dial, after);
         self.try_next_addr(core)
     }
@@ -143,16 +146,19 @@ impl Flow {
             let Some(addr) = dial.next_addr() else { break };
             let n = u8::try_from(slot).expect("there are three attempts");
             let (outbound, dscp) = source_of(&self.role, self.server, addr.port());
+            let began = core.now_us();
             let started = net::connect(addr, &self.role.stream, outbound, dscp, first_sender)
                 .and_then(|connecting| {
                     core.watch_connecting(connecting, self.key, Part::Remote(n))
                 });
             match started {
                 Ok(Connecting::Connected(fd)) => {
-                    return self.on_connected(core, n, Socket::new(fd));
+                    let took = core.now_us().wrapping_sub(began);
+                    return self.on_connected(core, n, Socket::new(fd), took);
                 }
                 Ok(Connecting::UnderWay(fd)) => {
                     dial.attempts[slot] = Some(fd);
+                    dial.started_us[slot] = began;
                     break;
                 }
                 Err(e) => {
@@ -193,11 +199,13 @@ impl Flow {
             dial.error = Some(e);
             return self.try_next_addr(core);
         }
-        self.on_connected(core, n, Socket::of_attempt(fd, ready))
+        let took = core.now_us().wrapping_sub(dial.started_us[usize::from(n)]);
+        self.on_connected(core, n, Socket::of_attempt(fd, ready), took)
     }
 
-    /// Goes on with the first attempt that has connected; the others are closed.
-    fn on_connected(&mut self, core: &mut Core, n: u8, remote: Socket) -> Next {
+    /// Goes on with the first attempt that has connected, in so many microseconds; the others are
+    /// closed.
+    fn on_connected(&mut self, core: &mut Core, n: u8, remote: Socket, took_us: u32) -> Next {
         self.remote = Some(remote);
         self.remote_part = n;
         let State::Dialing(_, after) = std::mem::replace(&mut self.state, State::Moving) else {
@@ -205,6 +213,11 @@ impl Flow {
         };
         match after {
             After::Client { target, protocol, body } => {
+                // With fast open a connect is done before anything was sent.
+                let took = (!self.role.stream.fast_open)
+                    .then(|| Duration::from_micros(u64::from(took_us)));
+                let health = self.server_health();
+                core.log_change(health, health.connected(took), "");
                 self.on_server_connected(core, target, protocol, body)
             }
             After::Server { opener, request_salt, user, .. } => {
@@ -224,8 +237,11 @@ impl Flow {
 
     /// Another server gets its chance; with none left the client is told.
     fn on_dial_failed(&mut self, core: &mut Core, after: After, failure: Failure) -> Next {
-        if matches!(after, After::Client { .. }) && self.has_other_server() {
-            return self.choose_server(core, after);
+        if matches!(after, After::Client { .. }) {
+            self.note_unreachable(core);
+            if self.has_other_server() {
+                return self.choose_server(core, after);
+            }
         }
         match after {
             After::Client { .. } => core.log_peer_fault(format_args!(

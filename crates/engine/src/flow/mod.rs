@@ -46,6 +46,9 @@ use crate::worker::ListenerId;
 /// by a reset.
 const LINGER: std::time::Duration = std::time::Duration::from_secs(2);
 
+/// A server that has not sent a byte for so long did not answer.
+const SILENCE: std::time::Duration = std::time::Duration::from_secs(5);
+
 /// Bytes of a request that are kept in the flow: a salt and an unopened length header (50 bytes) or
 /// less is all that a peer without the key can make a server keep.
 const EARLY_MAX: usize = 64;
@@ -300,6 +303,7 @@ impl Flow {
                         remote.note(ready);
                         // While the client takes nothing, nothing is read that would tell.
                         if ready.failed && net::connect_result(&remote.fd).is_err() {
+                            self.note_unanswered(core);
                             return Next::Reset;
                         }
                     }
@@ -408,6 +412,10 @@ impl Flow {
     /// Gives buffers and the client's place back, and ends the sockets the way `next` says. Called
     /// once; the caller drops the flow.
     pub(crate) fn close(&mut self, core: &mut Core, next: Next) {
+        // The client gave up: after this long it is not the one to blame.
+        if core.tick.saturating_sub(self.active_at) >= ticks(SILENCE) {
+            self.note_unanswered(core);
+        }
         self.up.release(&mut core.pool);
         self.down.release(&mut core.pool);
         core.wheel.cancel(self.key.index);

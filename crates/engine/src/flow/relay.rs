@@ -7,6 +7,7 @@
 //! that reads less than it asked for ends with it: no extra call to learn that the queue is empty.
 
 use std::io::{IoSlice, IoSliceMut};
+use std::num::NonZeroU32;
 use std::ops::Range;
 use std::sync::PoisonError;
 
@@ -63,6 +64,8 @@ pub(crate) struct Relay {
     client_ended: bool,
     /// Send the request header even without payload.
     pub(crate) send_head: bool,
+    /// Tells the target of a client's flow from others, while nobody was told of a lack of answers.
+    unanswered: Option<NonZeroU32>,
 }
 
 /// How a pump stopped.
@@ -80,7 +83,7 @@ enum Pumped {
 type Slots = ArrayVec<Range<usize>, SLOTS_MAX>;
 
 impl Relay {
-    pub(crate) const fn client(target: TargetBuf, body: Option<Body>) -> Self {
+    pub(crate) fn client(target: TargetBuf, body: Option<Body>) -> Self {
         Self {
             sealing: Sealing::Request { target },
             // Replaced once the request is out; nothing can arrive before.
@@ -88,6 +91,7 @@ impl Relay {
             body,
             client_ended: false,
             send_head: false,
+            unanswered: Some(tag(&target)),
         }
     }
 
@@ -102,6 +106,7 @@ impl Relay {
             body: None,
             client_ended: false,
             send_head: false,
+            unanswered: None,
         }
     }
 
@@ -112,7 +117,18 @@ impl Relay {
             body: None,
             client_ended: false,
             send_head: false,
+            unanswered: None,
         }
+    }
+
+    /// Whether a client's request is out and nothing of the response is in.
+    pub(crate) const fn awaits_answer(&self) -> bool {
+        matches!(self.opening, Opening::Response(_)) && !self.awaits_first_payload()
+    }
+
+    /// The target of a request that got no answer, once.
+    pub(crate) fn take_unanswered(&mut self) -> Option<u32> {
+        if self.awaits_answer() { self.unanswered.take().map(NonZeroU32::get) } else { None }
     }
 
     /// Whether the request header still waits for payload to go with it.
@@ -438,6 +454,15 @@ impl Relay {
     }
 }
 
+/// A number that tells targets apart, most of the time (FNV-1a).
+fn tag(target: &TargetBuf) -> NonZeroU32 {
+    let hash = target
+        .as_bytes()
+        .iter()
+        .fold(0x811c_9dc5, |hash: u32, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193));
+    NonZeroU32::new(hash).unwrap_or(NonZeroU32::MIN)
+}
+
 /// The counters of a user, where traffic is counted by user.
 fn user_counters(role: &Role, user: Option<u16>) -> Option<&UserCounters> {
     match &role.kind {
@@ -595,8 +620,13 @@ impl Flow {
         };
         let sealed = relay.pump_seal(core, &end, seal_dir, plain, cipher);
         end.other_finished = seal_dir.finished;
+        let was_waiting = relay.unanswered.is_some() && relay.awaits_answer();
         let opened = relay.pump_open(core, &end, open_dir, cipher, plain);
+        if was_waiting {
+            self.note_answer(core, sealed.is_ok() && opened.is_err());
+        }
         let (Ok(sealed), Ok(opened)) = (sealed, opened) else { return Next::Reset };
+        let State::Relay(relay) = &self.state else { return Next::Close };
         let up_done = self.up.finished || relay.is_asked(&self.up);
         if up_done && self.down.finished {
             return Next::Close;
@@ -620,6 +650,21 @@ impl Flow {
             }
             (Pumped::Idle, Pumped::Idle) => Next::Wait,
         }
+    }
+
+    /// Tells the server's health what came of waiting for its first bytes.
+    fn note_answer(&mut self, core: &mut Core, broke: bool) {
+        let State::Relay(relay) = &mut self.state else { return };
+        if relay.awaits_answer() {
+            // An end that follows the client's own says nothing.
+            if broke || self.down.source_ended && !self.up.source_ended {
+                self.note_unanswered(core);
+            }
+            return;
+        }
+        relay.unanswered = None;
+        let health = self.server_health();
+        core.log_change(health, health.answered(core.now), "");
     }
 
     /// When to look at the flow next, given its idle limit.

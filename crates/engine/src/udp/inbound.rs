@@ -7,8 +7,8 @@ use std::sync::Arc;
 use adit_handshake::parse_udp_header;
 use adit_observe::UserCounters;
 use adit_shadowsocks::{
-    ClientSession, Method, OpenedPacket, PACKET_HEAD_MAX, PACKET_HEADROOM, PACKET_TAILROOM,
-    PacketHead, PacketReject, RelayKey, ServerKey, ServerSession,
+    Method, OpenedPacket, PACKET_HEAD_MAX, PACKET_HEADROOM, PACKET_TAILROOM, PacketHead,
+    PacketReject, RelayKey, ServerKey, ServerSession,
 };
 use adit_sys::datagram::{Family, Route};
 use adit_wire::{Target, TargetBuf};
@@ -19,6 +19,7 @@ use crate::redirect::{Astray, check};
 use crate::role::{Inbound, Redirect, Role, RoleKind, Upstream};
 use crate::slab::Key;
 use crate::token::Token;
+use crate::udp::choice::choose;
 use crate::udp::sessions::{Codec, Name, Session};
 use crate::udp::waiting::For;
 use crate::udp::{At, Known, Tools, Udp, env, note_reject};
@@ -216,16 +217,14 @@ impl Udp {
                 key
             }
             None => {
-                let turn = at.role.pick_server(core.rng.below(u32::MAX));
-                let codec = ClientSession::new(&at.role.servers()[turn].key, &mut core.rng);
-                let turn = u16::try_from(turn).expect("fewer than 65,536 servers are configured");
-                let codec = Codec::Client(codec, turn);
+                let Some(codec) = choose(core, &at.role, None) else { return };
                 let session =
                     Session::new(name, at.key, Arc::clone(&at.role), codec, reply, source);
                 let Some(key) = self.begin(core, session) else { return };
                 key
             }
         };
+        self.expect_answer(core, key);
         let Some(session) = self.sessions.get_mut(key) else { return };
         session.reply = reply;
         let payload = range.start + header_len..range.end;

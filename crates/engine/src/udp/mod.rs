@@ -19,6 +19,7 @@
 //! dropped.
 
 mod book;
+mod choice;
 mod inbound;
 mod outbound;
 mod resolve;
@@ -144,7 +145,11 @@ impl Udp {
             }
             let Some(session) = self.sessions.get(key) else { return };
             let Some(fd) = session.socket(family) else { return };
+            let before = tools.core.counters.icmp_errors.value();
             let messages = receive(&mut self.inbox, tools.core, fd);
+            if tools.core.counters.icmp_errors.value() != before {
+                choice::note_refused(tools.core, session);
+            }
             let unix_s = unix_s();
             for index in 0..messages {
                 let message = self.inbox.message(index);
@@ -233,10 +238,23 @@ impl Udp {
                     goes_on
                 }
                 (
-                    Codec::Client(..),
-                    RoleKind::Client { inbound: from, .. },
-                    RoleKind::Client { inbound: to, .. },
-                ) => from.speaks_as(to),
+                    Codec::Client(_, turn),
+                    RoleKind::Client { inbound: from, servers: old },
+                    RoleKind::Client { inbound: to, servers: new },
+                ) => {
+                    // A server that is no longer there may have ended; the next datagram begins
+                    // anew through one that is.
+                    let moved = old.get(usize::from(*turn)).and_then(|used| {
+                        let at = new.iter().position(|server| server.is_same(used))?;
+                        u16::try_from(at).ok()
+                    });
+                    let goes_on = moved.filter(|_| from.speaks_as(to));
+                    if let Some(at) = goes_on {
+                        *turn = at;
+                        session.role = Arc::clone(role);
+                    }
+                    goes_on.is_some()
+                }
                 (Codec::Hop(_), RoleKind::Hop { key: from, .. }, RoleKind::Hop { key: to, .. }) => {
                     from == to
                 }

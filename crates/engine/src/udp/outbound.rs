@@ -90,7 +90,7 @@ impl Udp {
         unix_s: u64,
     ) -> Result<(), PacketReject> {
         let Some(session) = self.sessions.get_mut(key) else { return Ok(()) };
-        let Session { role, codec: Codec::Client(codec, turn), reply, .. } = session else {
+        let Session { role, codec: Codec::Client(codec, turn), reply, debt, .. } = session else {
             return Ok(());
         };
         let RoleKind::Client { inbound, servers } = &role.kind else { return Ok(()) };
@@ -98,6 +98,7 @@ impl Udp {
         let slot = self.inbox.slot(index);
         let packet = &mut slot[range.clone()];
         let OpenedReply { source, payload, salt, .. } = codec.open(client_key, packet, unix_s)?;
+        let health = &servers[usize::from(*turn)].health;
         if let Some(salts) = &role.datagrams.salts
             && !salts.is_new(&packet[salt])
         {
@@ -115,6 +116,10 @@ impl Udp {
             return Ok(());
         }
         count_down(tools, payload.len());
+        if let Some(waited) = debt.settle(tools.core.tick) {
+            let change = health.session_answered(tools.core.now, waited);
+            tools.core.log_change(health, change, "");
+        }
         if matches!(inbound, Inbound::Tunnel(_)) {
             self.push_received(tools, index, payload, &route);
             return Ok(());

@@ -19,6 +19,7 @@ use adit_sys::datagram::{Family, Route};
 use crate::clients::ClientTable;
 use crate::role::Role;
 use crate::slab::{Key, Slab};
+use crate::udp::choice::Debt;
 use crate::wheel::{Tick, Wheel, ticks};
 
 /// What a session is found by.
@@ -65,6 +66,8 @@ pub(super) struct Session {
     pub(super) server: Option<(SocketAddr, Tick)>,
     /// Names that datagrams of this session wait for.
     pub(super) waiting: u32,
+    /// What the server of a client's session owes.
+    pub(super) debt: Debt,
     /// The tick of the last datagram.
     active_at: Tick,
     /// The neighbours in its queue.
@@ -115,6 +118,7 @@ impl Session {
             upstream: [None, None],
             server: None,
             waiting: 0,
+            debt: Debt::default(),
             active_at: 0,
             older: NONE,
             newer: NONE,

@@ -132,7 +132,8 @@ impl Inbox {
         assert!(index < self.messages, "message {index} of {}", self.messages);
         let (source, family) = address::decode(self.headers.name(index))
             .expect("the kernel names the sender of every internet datagram");
-        let Ancillary { local, segment, destination } = Ancillary::parse(self.headers.control(index));
+        let Ancillary { local, segment, destination } =
+            Ancillary::parse(self.headers.control(index));
         let len = self.headers.len(index);
         Message {
             start: self.headroom,

@@ -23,13 +23,26 @@ fn every_way_to_ask_for_a_redirector() {
         ("ss-redir", "-l 5 -T", r#""tcp_tproxy": false"#, "127.0.0.1:5 redir by tproxy"),
         ("ss-redir", client, r#""tcp_redir": "tproxy""#, "127.0.0.1:5 redir by tproxy"),
         ("ss-redir", client, r#""protocol": "redir""#, "127.0.0.1:5 redir by redirect"),
-        ("ss-redir", client, r#""udp_redir": "tproxy", "mode": "tcp_and_udp""#,
-            "127.0.0.1:5 redir by redirect"),
-        ("ss-local", client, r#""protocol": "redir", "tcp_redir": "tproxy""#,
-            "127.0.0.1:5 redir by tproxy"),
+        (
+            "ss-redir",
+            client,
+            r#""udp_redir": "tproxy", "mode": "tcp_and_udp""#,
+            "127.0.0.1:5 redir by redirect",
+        ),
+        (
+            "ss-local",
+            client,
+            r#""protocol": "redir", "tcp_redir": "tproxy""#,
+            "127.0.0.1:5 redir by tproxy",
+        ),
         ("sslocal", rust, "", "[::]:5 redir by redirect"),
-        ("sslocal", "-s h:1 -k x -m none -b [::]:5 --protocol redir --tcp-redir tproxy \
-            --udp-redir tproxy -U", "", "[::]:5 redir by tproxy"),
+        (
+            "sslocal",
+            "-s h:1 -k x -m none -b [::]:5 --protocol redir --tcp-redir tproxy \
+            --udp-redir tproxy -U",
+            "",
+            "[::]:5 redir by tproxy",
+        ),
     ] {
         let file = format!("{{{SERVER}{}{keys}}}", if keys.is_empty() { "" } else { ", " });
         let config = ok(program, line, Some(&file));
@@ -107,10 +120,16 @@ fn what_has_no_effect_gets_a_warning() {
     for (program, keys, part) in [
         ("ss-local", r#""tcp_tproxy": true, "local_port": 1"#, "in ss-redir only"),
         ("ss-redir", r#""udp_redir": "tproxy", "local_port": 1"#, "where no UDP is relayed"),
-        ("ss-redir", r#""tcp_redir": "tproxy", "local_port": 1, "mode": "udp_only""#,
-            "where no TCP is relayed"),
-        ("ss-local", r#""tcp_redir": "tproxy", "locals": [{"local_port": 1}]"#,
-            "no listener is a redirector"),
+        (
+            "ss-redir",
+            r#""tcp_redir": "tproxy", "local_port": 1, "mode": "udp_only""#,
+            "where no TCP is relayed",
+        ),
+        (
+            "ss-local",
+            r#""tcp_redir": "tproxy", "locals": [{"local_port": 1}]"#,
+            "no listener is a redirector",
+        ),
     ] {
         let config = ok(program, "", Some(&format!("{{{SERVER}, {keys}}}")));
         let found: Vec<_> = config.warnings.iter().filter(|w| w.contains(part)).collect();
