@@ -17,7 +17,7 @@ pub(crate) fn hide() -> bool {
 
 /// The offset from which an argument is secret, given the one before it.
 fn secret_from(argument: &[u8], before: Option<&[u8]>) -> Option<usize> {
-    const LONG: [&[u8]; 3] = [b"--password", b"--key", b"--server-url"];
+    const LONG: [&[u8]; 4] = [b"--password", b"--key", b"--server-url", b"--plugin-opts"];
     if let Some(before) = before {
         let is_short = short_password(before).is_some_and(|from| from == before.len());
         if is_short || LONG.contains(&before) {
@@ -44,7 +44,7 @@ mod tests {
 
     #[test]
     fn finds_the_value_in_every_form() {
-        let cases: [(&str, Option<&str>, Option<usize>); 11] = [
+        let cases: [(&str, Option<&str>, Option<usize>); 13] = [
             ("secret", Some("-k"), Some(0)),
             ("secret", Some("--password"), Some(0)),
             ("secret", Some("-vk"), Some(0)),
@@ -52,6 +52,8 @@ mod tests {
             ("-vksecret", None, Some(3)),
             ("--password=secret", None, Some(11)),
             ("--key=secret", None, Some(6)),
+            ("secret", Some("--plugin-opts"), Some(0)),
+            ("--plugin-opts=secret", None, Some(14)),
             ("ss://secret", Some("decode"), Some(5)),
             ("-k", None, None),
             ("8388", Some("-p"), None),

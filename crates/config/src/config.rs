@@ -12,6 +12,7 @@ use std::time::Duration;
 use adit_shadowsocks::{ClientKey, RelayKey, ServerKey};
 
 use crate::endpoint::Endpoint;
+use crate::plugin::Plugin;
 use crate::program::Invoked;
 use crate::source::Sources;
 
@@ -163,6 +164,8 @@ pub struct RemoteServer {
     pub timeout: Duration,
     /// Options of the sockets towards it.
     pub outbound: OutboundOptions,
+    /// What carries some or all of it.
+    pub plugin: Option<Plugin>,
 }
 
 /// A listener of a server.
@@ -184,6 +187,8 @@ pub struct ServerListener {
     pub timeout: Duration,
     /// Options of the sockets towards targets.
     pub outbound: OutboundOptions,
+    /// What listens at `bind` in place of us, for some or all of it.
+    pub plugin: Option<Plugin>,
 }
 
 /// What a relay forwards to. The method is an AES method of the 2022 edition.

@@ -26,6 +26,7 @@ mod help;
 mod json;
 mod link;
 mod names;
+mod plugin;
 mod program;
 mod raw;
 mod secret;
@@ -48,7 +49,8 @@ pub use config::{
 pub use diagnostic::Diagnostic;
 pub use endpoint::{Endpoint, EndpointError, Host};
 pub use help::{help, man, version};
-pub use link::{LINK_LEN_MAX, Link, LinkError, Plugin};
+pub use link::{LINK_LEN_MAX, Link, LinkError, LinkPlugin};
+pub use plugin::Plugin;
 pub use program::{Dialect, Invoked, PROGRAMS, Program};
 pub use secret::Password;
 pub use source::{Invocation, UsageError};

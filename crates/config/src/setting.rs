@@ -9,6 +9,7 @@ use crate::config::{AddressOrder, Mode};
 use crate::diagnostic::{At, Origin};
 use crate::endpoint::{self, Endpoint, EndpointError, Host};
 use crate::link::Link;
+use crate::plugin;
 use crate::raw::{Bind, Raw, RawServer};
 use crate::secret::{Password, Secret};
 use crate::value::{self, Complaint, Nameservers};
@@ -18,9 +19,6 @@ pub(crate) const HOSTS_MAX: usize = 10;
 /// UDP sessions of one worker at most; each takes memory when the program starts.
 const SESSIONS_MAX: u32 = 1 << 20;
 
-/// What to say about plugins.
-pub(crate) const NO_PLUGIN: &str =
-    "plugins are not in this version; remove it and connect the two ends directly";
 /// What to say about access control lists.
 pub(crate) const NO_ACL: &str =
     "access control lists are not in this version; remove it and filter with a firewall";
@@ -145,6 +143,15 @@ pub(crate) const METHOD: Setting = Setting::Text(|raw, given| {
     raw.server.method = Some(At::new(method_named(given.value)?, given.origin));
     Ok(())
 });
+pub(crate) const PLUGIN: Setting = Setting::Text(|raw, given| {
+    raw.server.plugin.program = Some(At::new(plugin::program(given.value)?, given.origin));
+    Ok(())
+});
+pub(crate) const PLUGIN_OPTIONS: Setting = Setting::Text(|raw, given| {
+    raw.server.plugin.options = Some(At::new(plugin::options(given.value)?, given.origin));
+    Ok(())
+});
+pub(crate) const PLUGIN_MODE: Setting = Setting::Mode(|raw| &mut raw.server.plugin.mode);
 pub(crate) const TIMEOUT: Setting = Setting::Seconds(|raw| &mut raw.server.timeout);
 
 pub(crate) const LOCAL_PORT: Setting = Setting::Port(|raw| &mut raw.local.port);
@@ -300,9 +307,6 @@ fn server(raw: &mut Raw, given: Given<'_>) -> Outcome {
 
 fn server_url(raw: &mut Raw, given: Given<'_>) -> Outcome {
     let link = Link::parse(given.value)?;
-    if link.plugin.is_some() {
-        return Err(NO_PLUGIN.into());
-    }
     let method = method_named(&link.method)?;
     let origin = given.origin;
     let server: &mut RawServer = &mut raw.server;
@@ -310,6 +314,14 @@ fn server_url(raw: &mut Raw, given: Given<'_>) -> Outcome {
     server.method = Some(At::new(method, origin));
     server.secret = Some(At::new(Secret::Password(link.password), origin));
     server.name = link.tag.map(Into::into);
+    if let Some(plugin) = link.plugin {
+        server.plugin.program = Some(At::new(plugin::program(&plugin.name)?, origin));
+        let options = plugin.options.as_deref().map(plugin::options).transpose()?;
+        server.plugin.options = options.map(|options| At::new(options, origin));
+    } else if server.plugin.program.is_none() {
+        // The link is the whole server: a file's plugin is not for it.
+        server.plugin.program = Some(At::new("".into(), origin));
+    }
     Ok(())
 }
 
