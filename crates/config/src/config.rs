@@ -356,8 +356,13 @@ impl Mode {
         }
     }
 
-    /// The mode that relays this much.
-    pub(crate) const fn of(tcp: bool, udp: bool) -> Option<Self> {
+    /// What is relayed by this mode and another; `None` for nothing.
+    pub const fn and(self, other: Self) -> Option<Self> {
+        Self::of(self.tcp() && other.tcp(), self.udp() && other.udp())
+    }
+
+    /// The mode that relays this much; `None` for nothing.
+    pub const fn of(tcp: bool, udp: bool) -> Option<Self> {
         match (tcp, udp) {
             (true, true) => Some(Self::TcpAndUdp),
             (true, false) => Some(Self::TcpOnly),

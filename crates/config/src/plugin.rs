@@ -125,7 +125,7 @@ impl Check<'_> {
             return None;
         };
         let carries = raw.mode.as_ref().map_or(Mode::TcpOnly, |mode| mode.value);
-        if !(carries.tcp() && mode.tcp() || carries.udp() && mode.udp()) {
+        if carries.and(mode).is_none() {
             let text = format!(
                 "has nothing to do: \"plugin_mode\" is {} and {} is relayed; it is not started",
                 carries.as_str(),

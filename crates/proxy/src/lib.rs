@@ -9,6 +9,7 @@
 
 mod listeners;
 mod names;
+mod plugin;
 mod roles;
 mod supervisor;
 

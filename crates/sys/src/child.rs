@@ -80,7 +80,9 @@ impl Child {
             .stdout(writer.try_clone()?)
             .stderr(writer)
             .process_group(0);
-        start.unset.iter().for_each(|name| drop(command.env_remove(name)));
+        for name in start.unset {
+            command.env_remove(name);
+        }
         command.envs(start.set.iter().copied());
         let identity = match start.user {
             None => None,
@@ -229,7 +231,10 @@ mod tests {
         let found = Child::start(&start).map(drop).map_err(|e| e.kind());
         assert_eq!(found, Err(io::ErrorKind::NotFound));
         let nobody = Start { user: Some("no-such-user"), path: Path::new("/bin/true"), ..start };
-        assert_eq!(Child::start(&nobody).map(drop).map_err(|e| e.kind()), Err(io::ErrorKind::NotFound));
+        assert_eq!(
+            Child::start(&nobody).map(drop).map_err(|e| e.kind()),
+            Err(io::ErrorKind::NotFound)
+        );
     }
 
     fn wait_readable(pipe: &OwnedFd) {

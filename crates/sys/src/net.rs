@@ -166,7 +166,8 @@ pub fn hold_port(ip: IpAddr) -> io::Result<(OwnedFd, SocketAddr)> {
     sockopt::set_socket_reuseport(&fd, true)?;
     // For port 0 the kernel passes over ports that are shared already.
     rx::bind(&fd, &addr)?;
-    let addr = SocketAddr::try_from(rx::getsockname(&fd)?).map_err(|_| io::ErrorKind::InvalidData)?;
+    let addr =
+        SocketAddr::try_from(rx::getsockname(&fd)?).map_err(|_| io::ErrorKind::InvalidData)?;
     Ok((fd, addr))
 }
 

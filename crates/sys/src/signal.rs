@@ -29,8 +29,7 @@ impl Signals {
     /// Out of descriptors.
     pub fn take_over() -> io::Result<Self> {
         ffi::keep_ended_children();
-        let signals =
-            [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGUSR1, libc::SIGCHLD];
+        let signals = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGUSR1, libc::SIGCHLD];
         Ok(Self(ffi::signal_descriptor(&signals)?))
     }
 

@@ -17,6 +17,10 @@ const CAPABILITY_VERSION: u32 = 0x2008_0522;
 /// Groups of a user at most that are looked up at first.
 const GROUPS_MAX: usize = 256;
 
+/// `PR_CAP_AMBIENT_RAISE` and SIGKILL as the kernel's interface wants them.
+const AMBIENT_RAISE: c_ulong = 2;
+const KILL: c_ulong = 9;
+
 /// Who a child is to be.
 pub(crate) struct Identity {
     uid: libc::uid_t,
@@ -51,7 +55,12 @@ pub(crate) fn identity(name: &str, low_ports: bool) -> io::Result<Option<Identit
         return Ok(None);
     }
     let groups = groups(&user.name, user.gid)?;
-    Ok(Some(Identity { uid: user.uid, gid: user.gid, groups, low_ports: low_ports && user.uid != 0 }))
+    Ok(Some(Identity {
+        uid: user.uid,
+        gid: user.gid,
+        groups,
+        low_ports: low_ports && user.uid != 0,
+    }))
 }
 
 /// Makes the child of `command` become who it is to be, take every signal, and die with the
@@ -70,14 +79,19 @@ pub(crate) fn before_exec(command: &mut Command, identity: Option<Identity>, par
     unsafe { command.pre_exec(prepare) };
 }
 
+fn prctl(option: c_int, second: c_ulong, third: c_ulong) -> io::Result<()> {
+    const NOTHING: c_ulong = 0;
+    // SAFETY: none of the options used here takes a pointer.
+    check(unsafe { libc::prctl(option, second, third, NOTHING, NOTHING) }).map(drop)
+}
+
 fn groups(name: &CString, gid: libc::gid_t) -> io::Result<Vec<libc::gid_t>> {
     let mut groups = vec![0; GROUPS_MAX];
     loop {
         let mut count = c_int::try_from(groups.len()).unwrap_or(c_int::MAX);
         // SAFETY: the name is terminated, and the count is that of the live elements.
-        let rc = unsafe {
-            libc::getgrouplist(name.as_ptr(), gid, groups.as_mut_ptr(), &raw mut count)
-        };
+        let rc =
+            unsafe { libc::getgrouplist(name.as_ptr(), gid, groups.as_mut_ptr(), &raw mut count) };
         let count = usize::try_from(count).unwrap_or(0);
         if rc >= 0 {
             groups.truncate(count);
@@ -93,11 +107,10 @@ fn groups(name: &CString, gid: libc::gid_t) -> io::Result<Vec<libc::gid_t>> {
 
 fn become_identity(identity: &Identity) -> io::Result<()> {
     if identity.low_ports {
-        // SAFETY: plain numbers.
-        check(unsafe { libc::prctl(libc::PR_SET_KEEPCAPS, 1 as c_ulong, 0, 0, 0) })?;
+        prctl(libc::PR_SET_KEEPCAPS, 1, 0)?;
     }
     // SAFETY: the pointer and the count are those of a live vector.
-    check(unsafe { libc::setgroups(identity.groups.len() as _, identity.groups.as_ptr()) })?;
+    check(unsafe { libc::setgroups(identity.groups.len(), identity.groups.as_ptr()) })?;
     // SAFETY: takes a plain id.
     check(unsafe { libc::setgid(identity.gid) })?;
     // SAFETY: takes a plain id.
@@ -122,16 +135,7 @@ fn keep_low_ports() -> io::Result<()> {
         return drop_capabilities();
     }
     // A failure (kernels before 4.3) is as above: the child will say that it cannot.
-    // SAFETY: plain numbers.
-    unsafe {
-        libc::prctl(
-            libc::PR_CAP_AMBIENT,
-            libc::PR_CAP_AMBIENT_RAISE as c_ulong,
-            c_ulong::from(CAP_NET_BIND_SERVICE),
-            0,
-            0,
-        )
-    };
+    let _ = prctl(libc::PR_CAP_AMBIENT, AMBIENT_RAISE, CAP_NET_BIND_SERVICE.into());
     Ok(())
 }
 
@@ -173,8 +177,7 @@ fn keep_descriptors_to_ourselves() {
 
 /// Asks for SIGKILL when the parent dies. Comes last: a change of user takes it back.
 fn die_with(parent: i32) -> io::Result<()> {
-    // SAFETY: plain numbers.
-    check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as c_ulong, 0, 0, 0) })?;
+    prctl(libc::PR_SET_PDEATHSIG, KILL, 0)?;
     // It may have died before the request.
     // SAFETY: takes nothing, and cannot fail.
     if unsafe { libc::getppid() } == parent {
