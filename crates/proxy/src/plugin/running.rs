@@ -130,7 +130,7 @@ impl Running {
         let text = String::from_utf8_lossy(&self.line);
         // A log is read on terminals.
         let text: String =
-            text.trim_end().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+            text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         self.line.clear();
         if text.is_empty() {
             return;
