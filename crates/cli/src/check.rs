@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use adit_config::{Program, Report, Role, UsageError, check_file};
+use adit_config::{Mode, Plugin, Program, Report, Role, UsageError, check_file};
 
 use crate::Failure::{self, Usage};
 use crate::{Outcome, output, print};
@@ -58,7 +58,8 @@ fn said(report: &Report) -> String {
                 line(format_args!("listens on {path} ({:?}, tcp_only)", local.kind));
             }
             for server in servers {
-                line(format_args!("server {} ({})", server.endpoint, server.key.method()));
+                let plugin = plugin(server.plugin.as_ref(), server.mode);
+                line(format_args!("server {} ({}{plugin})", server.endpoint, server.key.method()));
             }
         }
         Role::Server { listeners } => {
@@ -72,8 +73,9 @@ fn said(report: &Report) -> String {
                     None => String::new(),
                     Some(relay) => format!(", relay to {}", relay.destinations.len()),
                 };
+                let plugin = plugin(listener.plugin.as_ref(), listener.mode);
                 line(format_args!(
-                    "serves {} ({}{users}{relay}, {})",
+                    "serves {} ({}{users}{relay}, {}{plugin})",
                     listener.bind,
                     listener.key.method(),
                     listener.mode.as_str()
@@ -82,6 +84,21 @@ fn said(report: &Report) -> String {
         }
     }
     text
+}
+
+/// What goes through a plugin, of what may be relayed.
+fn plugin(plugin: Option<&Plugin>, mode: Mode) -> String {
+    let Some((plugin, carries)) = plugin.and_then(|p| Some((p, p.mode.and(mode)?))) else {
+        return String::new();
+    };
+    let way = match carries {
+        Mode::TcpAndUdp => "TCP and UDP",
+        Mode::TcpOnly if mode.udp() => "TCP, not UDP,",
+        Mode::TcpOnly => "TCP",
+        Mode::UdpOnly if mode.tcp() => "UDP, not TCP,",
+        Mode::UdpOnly => "UDP",
+    };
+    format!(", {way} through plugin {}", plugin.name())
 }
 
 fn program_named(name: OsString) -> Result<Program, Failure> {

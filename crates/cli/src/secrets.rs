@@ -17,7 +17,8 @@ pub(crate) fn hide() -> bool {
 
 /// The offset from which an argument is secret, given the one before it.
 fn secret_from(argument: &[u8], before: Option<&[u8]>) -> Option<usize> {
-    const LONG: [&[u8]; 4] = [b"--password", b"--key", b"--server-url", b"--online-config-url"];
+    const LONG: [&[u8]; 5] =
+        [b"--password", b"--key", b"--server-url", b"--online-config-url", b"--plugin-opts"];
     // Options may be cut short. That of another one hides a value for nothing.
     let is_long = |name: &[u8]| name.len() > 2 && LONG.iter().any(|long| long.starts_with(name));
     if let Some(before) = before {
@@ -49,7 +50,7 @@ mod tests {
 
     #[test]
     fn finds_the_value_in_every_form() {
-        let cases: [(&str, Option<&str>, Option<usize>); 16] = [
+        let cases: [(&str, Option<&str>, Option<usize>); 18] = [
             ("secret", Some("-k"), Some(0)),
             ("secret", Some("--password"), Some(0)),
             ("secret", Some("-vk"), Some(0)),
@@ -57,6 +58,8 @@ mod tests {
             ("-vksecret", None, Some(3)),
             ("--password=secret", None, Some(11)),
             ("--key=secret", None, Some(6)),
+            ("secret", Some("--plugin-opts"), Some(0)),
+            ("--plugin-opts=secret", None, Some(14)),
             ("ss://secret", Some("decode"), Some(5)),
             ("https://secret", Some("--online-config-url"), Some(0)),
             ("https://secret", Some("--online-config-u"), Some(0)),

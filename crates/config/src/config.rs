@@ -13,6 +13,7 @@ use adit_shadowsocks::{ClientKey, RelayKey, ServerKey};
 
 use crate::endpoint::Endpoint;
 use crate::online::Online;
+use crate::plugin::Plugin;
 use crate::program::Invoked;
 use crate::raw::Raw;
 use crate::source::Sources;
@@ -200,6 +201,8 @@ pub struct RemoteServer {
     pub timeout: Duration,
     /// Options of the sockets towards it.
     pub outbound: OutboundOptions,
+    /// What carries some or all of it.
+    pub plugin: Option<Plugin>,
 }
 
 /// A listener of a server.
@@ -221,6 +224,8 @@ pub struct ServerListener {
     pub timeout: Duration,
     /// Options of the sockets towards targets.
     pub outbound: OutboundOptions,
+    /// What listens at `bind` in place of us, for some or all of it.
+    pub plugin: Option<Plugin>,
 }
 
 /// What a relay forwards to. The method is an AES method of the 2022 edition.
@@ -411,8 +416,13 @@ impl Mode {
         }
     }
 
-    /// The mode that relays this much.
-    pub(crate) const fn of(tcp: bool, udp: bool) -> Option<Self> {
+    /// What is relayed by this mode and another; `None` for nothing.
+    pub const fn and(self, other: Self) -> Option<Self> {
+        Self::of(self.tcp() && other.tcp(), self.udp() && other.udp())
+    }
+
+    /// The mode that relays this much; `None` for nothing.
+    pub const fn of(tcp: bool, udp: bool) -> Option<Self> {
         match (tcp, udp) {
             (true, true) => Some(Self::TcpAndUdp),
             (true, false) => Some(Self::TcpOnly),

@@ -138,6 +138,14 @@ impl Findings {
         self.warnings.push((origin, message.into()));
     }
 
+    /// As [`Findings::warn`], once however often it is found: entries inherit from the top level.
+    pub(crate) fn warn_once(&mut self, origin: Origin, message: impl Into<String>) {
+        let warning = (origin, message.into());
+        if !self.warnings.contains(&warning) {
+            self.warnings.push(warning);
+        }
+    }
+
     /// Unpacks a result; an error is recorded at `origin`.
     pub(crate) fn take<T, E: fmt::Display>(
         &mut self,

@@ -27,6 +27,7 @@ mod json;
 mod link;
 mod names;
 mod online;
+mod plugin;
 mod program;
 mod raw;
 mod secret;
@@ -50,8 +51,9 @@ pub use config::{
 pub use diagnostic::Diagnostic;
 pub use endpoint::{Endpoint, EndpointError, Host};
 pub use help::{help, man, version};
-pub use link::{LINK_LEN_MAX, Link, LinkError, Plugin};
+pub use link::{LINK_LEN_MAX, Link, LinkError, LinkPlugin};
 pub use online::{About, Online, Subscribed, redirected, subscription_url};
+pub use plugin::Plugin;
 pub use program::{Dialect, Invoked, PROGRAMS, Program};
 pub use secret::Password;
 pub use source::{Invocation, UsageError};

@@ -27,7 +27,7 @@ const PORT_DEFAULT: u16 = 8388;
 
 /// A plugin named by a link.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Plugin {
+pub struct LinkPlugin {
     /// Program name.
     pub name: String,
     /// Its options, verbatim; may hold secrets.
@@ -44,7 +44,7 @@ pub struct Link {
     /// The server.
     pub endpoint: Endpoint,
     /// Plugin, if any.
-    pub plugin: Option<Plugin>,
+    pub plugin: Option<LinkPlugin>,
     /// What people call this server.
     pub tag: Option<String>,
 }
@@ -227,7 +227,7 @@ impl Link {
         method: String,
         password: String,
         server: &str,
-        plugin: Option<Plugin>,
+        plugin: Option<LinkPlugin>,
         tag: Option<String>,
     ) -> Result<Self, LinkError> {
         let named = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
@@ -244,7 +244,7 @@ impl Link {
     }
 }
 
-impl Plugin {
+impl LinkPlugin {
     /// Name and options as one text, the form of a link's query.
     fn joined(&self) -> String {
         let mut text = String::new();
@@ -269,9 +269,9 @@ impl fmt::Debug for Link {
     }
 }
 
-impl fmt::Debug for Plugin {
+impl fmt::Debug for LinkPlugin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Plugin({})", self.name)
+        write!(f, "LinkPlugin({})", self.name)
     }
 }
 
@@ -306,7 +306,7 @@ fn base64(text: &str) -> Option<String> {
 }
 
 /// The plugin of a query; other keys are ignored, as SIP002 says.
-fn plugin(query: &str) -> Result<Option<Plugin>, LinkError> {
+fn plugin(query: &str) -> Result<Option<LinkPlugin>, LinkError> {
     for pair in query.split('&') {
         let Some(value) = pair.strip_prefix("plugin=") else { continue };
         let value = escape::decode(value)?;
@@ -317,7 +317,7 @@ fn plugin(query: &str) -> Result<Option<Plugin>, LinkError> {
         if name.is_empty() {
             return Err(LinkError::Plugin);
         }
-        return Ok(Some(Plugin { name, options: options.map(str::to_owned) }));
+        return Ok(Some(LinkPlugin { name, options: options.map(str::to_owned) }));
     }
     Ok(None)
 }

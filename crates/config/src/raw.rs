@@ -13,6 +13,7 @@ use adit_shadowsocks::Method;
 use crate::config::{AddressOrder, Interception, LogLevel, Mode, Protocol, ReplayPolicy};
 use crate::diagnostic::{At, Origin};
 use crate::endpoint::{Endpoint, Host};
+use crate::plugin::RawPlugin;
 use crate::secret::{Password, Secret};
 use crate::value::Nameservers;
 
@@ -91,6 +92,7 @@ pub(crate) struct RawServer {
     pub(crate) timeout: Option<Duration>,
     pub(crate) disabled: bool,
     pub(crate) outbound: RawOutbound,
+    pub(crate) plugin: RawPlugin,
 }
 
 /// A user of a shared port.
@@ -246,6 +248,7 @@ impl RawServer {
                 interface: self.outbound.interface.or(base.outbound.interface),
                 bind: first_filled(self.outbound.bind, base.outbound.bind),
             },
+            plugin: self.plugin.over(base.plugin),
         }
     }
 }

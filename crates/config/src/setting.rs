@@ -10,6 +10,7 @@ use crate::diagnostic::{At, Origin};
 use crate::endpoint::{self, Endpoint, EndpointError, Host};
 use crate::link::Link;
 use crate::online;
+use crate::plugin::{self, RawPlugin};
 use crate::raw::{Bind, Raw, RawServer};
 use crate::secret::{Password, Secret};
 use crate::value::{self, Complaint, Nameservers};
@@ -19,9 +20,6 @@ pub(crate) const HOSTS_MAX: usize = 10;
 /// UDP sessions of one worker at most; each takes memory when the program starts.
 const SESSIONS_MAX: u32 = 1 << 20;
 
-/// What to say about plugins.
-pub(crate) const NO_PLUGIN: &str =
-    "plugins are not in this version; remove it and connect the two ends directly";
 /// What to say about access control lists.
 pub(crate) const NO_ACL: &str =
     "access control lists are not in this version; remove it and filter with a firewall";
@@ -161,6 +159,15 @@ pub(crate) const METHOD: Setting = Setting::Text(|raw, given| {
     raw.server.method = Some(At::new(method_named(given.value)?, given.origin));
     Ok(())
 });
+pub(crate) const PLUGIN: Setting = Setting::Text(|raw, given| {
+    raw.server.plugin.program = Some(At::new(plugin::program(given.value)?, given.origin));
+    Ok(())
+});
+pub(crate) const PLUGIN_OPTIONS: Setting = Setting::Text(|raw, given| {
+    raw.server.plugin.options = Some(At::new(plugin::options(given.value)?, given.origin));
+    Ok(())
+});
+pub(crate) const PLUGIN_MODE: Setting = Setting::Mode(|raw| &mut raw.server.plugin.mode);
 pub(crate) const TIMEOUT: Setting = Setting::Seconds(|raw| &mut raw.server.timeout);
 
 pub(crate) const LOCAL_PORT: Setting = Setting::Port(|raw| &mut raw.local.port);
@@ -341,10 +348,16 @@ fn server_url(raw: &mut Raw, given: Given<'_>) -> Outcome {
 
 /// The server of a link, complete in itself.
 pub(crate) fn server_of_link(link: Link, origin: Origin) -> Result<RawServer, Complaint> {
-    if link.plugin.is_some() {
-        return Err(NO_PLUGIN.into());
+    // The link is the whole server: a file's plugin is not for it.
+    let mut plugin =
+        RawPlugin { program: Some(At::new("".into(), origin)), ..RawPlugin::default() };
+    if let Some(given) = link.plugin {
+        plugin.program = Some(At::new(plugin::program(&given.name)?, origin));
+        let options = given.options.as_deref().map(plugin::options).transpose()?;
+        plugin.options = options.map(|options| At::new(options, origin));
     }
     Ok(RawServer {
+        plugin,
         origin: Some(origin),
         hosts: vec![At::new((link.endpoint.host, Some(link.endpoint.port)), origin)],
         method: Some(At::new(method_named(&link.method)?, origin)),

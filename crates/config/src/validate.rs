@@ -146,11 +146,11 @@ fn udp_timeout(dialect: Dialect, timeout: Duration) -> Duration {
 }
 
 /// What the checks share.
-struct Check<'a> {
-    invoked: Invoked,
+pub(crate) struct Check<'a> {
+    pub(crate) invoked: Invoked,
     /// Where something that is not there is missing.
     origin: Origin,
-    findings: &'a mut Findings,
+    pub(crate) findings: &'a mut Findings,
 }
 
 /// Names of the settings a program cannot do without.

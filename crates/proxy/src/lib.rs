@@ -10,6 +10,7 @@
 mod health;
 mod listeners;
 mod names;
+mod plugin;
 mod redir;
 mod roles;
 mod supervisor;

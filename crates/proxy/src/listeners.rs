@@ -99,6 +99,8 @@ pub(crate) struct ListenOptions {
     pub(crate) v6_only: bool,
     /// Other programs may listen on the same port.
     pub(crate) reuse_port: bool,
+    /// TCP ports that this process holds already, for listeners of its own.
+    pub(crate) held: Vec<SocketAddr>,
 }
 
 /// The listeners of the process.
@@ -198,6 +200,12 @@ impl Listeners {
         }
     }
 
+    /// Whether a listener takes what comes to this address.
+    pub(crate) fn takes(&self, addr: SocketAddr, transport: Transport) -> bool {
+        let place = Place::Internet(addr, transport, Takes::Own);
+        self.open.iter().any(|open| overlap(&open.place, &place))
+    }
+
     /// Takes away what listeners leave in the file system.
     pub(crate) fn clean_up(&self) {
         self.open.iter().for_each(forget);
@@ -241,7 +249,8 @@ impl Listeners {
                 datagram::bind_transparent(addr, sharing, v6_only, &options.datagram)
             }
         };
-        let beside_own = self.open.iter().any(|open| overlap(&open.place, place));
+        let beside_own = self.open.iter().any(|open| overlap(&open.place, place))
+            || transport == Transport::Stream && options.held.contains(&addr);
         if !options.reuse_port && !beside_own {
             // With a shared port the kernel would let a second program of the same user in
             // silently, so the port is tried alone first. Where a listener of ours is still open,

@@ -28,6 +28,7 @@ use adit_wire::TargetBuf;
 
 use crate::health::Healths;
 use crate::listeners::{Bind, Wanted};
+use crate::plugin::{Plugged, Side};
 use crate::redir;
 
 /// Salts remembered by a SIP004 server, as many as libev does.
@@ -64,6 +65,8 @@ pub(crate) struct Stores {
     sessions: usize,
     clients: OnceCell<Arc<ClientTable>>,
     pub(crate) healths: Healths,
+    /// Where plugins stand between us and others.
+    plugged: RefCell<Arc<Plugged>>,
     /// With what they are called in reports.
     users: RefCell<HashMap<UserId, (String, Arc<UserCounters>)>>,
 }
@@ -84,6 +87,7 @@ impl Stores {
             sessions,
             clients: OnceCell::new(),
             healths: Healths::default(),
+            plugged: RefCell::default(),
             users: RefCell::new(HashMap::new()),
         }
     }
@@ -136,6 +140,16 @@ impl Stores {
             self.clients.get_or_init(|| Arc::new(ClientTable::new(CLIENTS_MAX, None, None)));
         table.set_limits(limits[0], limits[1]);
         Some(Arc::clone(table))
+    }
+
+    /// Where plugins stand.
+    pub(crate) fn plugged(&self) -> Arc<Plugged> {
+        Arc::clone(&self.plugged.borrow())
+    }
+
+    /// Has roles that are made from here on go by these plugins.
+    pub(crate) fn plug(&self, plugged: Arc<Plugged>) {
+        self.plugged.replace(plugged);
     }
 
     /// Forgets users that no role knows any more.
@@ -249,12 +263,19 @@ pub(crate) fn wanted(
         }
         ConfigRole::Server { listeners } => {
             let guard = Arc::new(guard(config, own));
-            let one = |listener: &ServerListener, transport| Wanted {
-                bind: Bind::Internet(listener.bind.clone()),
-                transport,
-                takes: Takes::Own,
-                about: about_server(listener),
-                role: Arc::new(server_role(config, listener, stores, &guard)),
+            let plugged = stores.plugged();
+            let one = |listener: &ServerListener, transport| {
+                let mut role = server_role(config, listener, stores, &guard);
+                let (mut bind, mut about) = (listener.bind.clone(), about_server(listener));
+                let plugin = listener.plugin.as_ref();
+                if let Some(local) = plugged.instead(Side::Server, &bind, plugin, transport) {
+                    // All clients come from the plugin's address: a limit would be one for all.
+                    role.clients = None;
+                    about = format!("{about}, behind the plugin at {bind}");
+                    bind = Host::Ip(local.ip()).with_port(local.port());
+                }
+                let (bind, role) = (Bind::Internet(bind), Arc::new(role));
+                Wanted { bind, transport, takes: Takes::Own, role, about }
             };
             let all = listeners.iter().flat_map(|l| transports(l.mode).map(move |t| (l, t)));
             all.map(|(listener, transport)| one(listener, transport)).collect()
@@ -403,11 +424,19 @@ fn client_role(
 }
 
 fn upstream(server: &RemoteServer, transport: Transport, stores: &Stores) -> Upstream {
+    let RemoteServer { endpoint, plugin, .. } = server;
+    let plugged = stores.plugged();
+    let (host, port, outbound) =
+        match plugged.instead(Side::Client, endpoint, plugin.as_ref(), transport) {
+            // Source address and interface are for the way out, which is the plugin's.
+            Some(local) => (UpstreamHost::Ip(local.ip()), local.port(), OutboundOptions::default()),
+            None => (upstream_host(&endpoint.host), endpoint.port, outbound(&server.outbound)),
+        };
     Upstream {
-        host: upstream_host(&server.endpoint.host),
-        port: server.endpoint.port,
+        host,
+        port,
         key: server.key.clone(),
-        outbound: outbound(&server.outbound),
+        outbound,
         connect: server.timeout.min(CONNECT_LIMIT),
         weight: weight(match transport {
             Transport::Stream => server.tcp_weight,
@@ -456,7 +485,12 @@ fn weight(share: f32) -> u16 {
 fn about_local(config: &Config, kind: &LocalKind, transport: Transport) -> String {
     let ConfigRole::Client { servers, .. } = &config.role else { return String::new() };
     let via = match servers.as_slice() {
-        [one] => format!("via {} ({})", one.endpoint, one.key.method()),
+        [one] => match &one.plugin {
+            None => format!("via {} ({})", one.endpoint, one.key.method()),
+            Some(plugin) => {
+                format!("via {} ({}, plugin {})", one.endpoint, one.key.method(), plugin.name())
+            }
+        },
         many => format!("via {} servers", many.len()),
     };
     match kind {

@@ -1,5 +1,7 @@
 //! The life of the process.
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::io;
 use std::path::Path;
@@ -19,6 +21,7 @@ use adit_sys::{datagram, net};
 
 use crate::listeners::{self, Bind, ListenError, ListenOptions, Listeners, Wanted};
 use crate::names::NameFiles;
+use crate::plugin::{self, Plugins, StartError};
 use crate::redir;
 use crate::roles::{self, Stores};
 
@@ -54,6 +57,16 @@ impl Failed {
     fn runtime(text: impl Into<String>) -> Self {
         Self { code: EXIT_FAILURE, text: text.into() }
     }
+
+    /// Plugins are not ready.
+    fn plugins(error: StartError) -> Self {
+        match error {
+            StartError::Stopped => {
+                Self { code: EXIT_OK, text: "stopped while plugins were starting".to_owned() }
+            }
+            StartError::Failed(text) => Self::runtime(text),
+        }
+    }
 }
 
 /// Runs a program until it is told to stop; returns its exit status.
@@ -69,7 +82,11 @@ pub fn run(configs: Vec<Config>) -> u8 {
     match Supervisor::start(configs).and_then(Supervisor::serve) {
         Ok(()) => EXIT_OK,
         Err(failed) => {
-            log::error!("{}", failed.text);
+            if failed.code == EXIT_OK {
+                log::info!("{}", failed.text);
+            } else {
+                log::error!("{}", failed.text);
+            }
             failed.code
         }
     }
@@ -84,8 +101,29 @@ struct Supervisor {
     names: NameFiles,
     handles: Vec<Handle>,
     threads: Vec<JoinHandle<io::Result<()>>>,
-    signals: Signals,
+    signals: SignalQueue,
+    plugins: Plugins,
     poll: Poll,
+}
+
+/// The signals that have arrived, in order; one may be looked for without losing the others.
+struct SignalQueue {
+    signals: Signals,
+    put_off: RefCell<VecDeque<Signal>>,
+}
+
+impl SignalQueue {
+    /// Takes the next signal.
+    fn next(&self) -> Option<Signal> {
+        self.put_off.borrow_mut().pop_front().or_else(|| self.signals.next())
+    }
+
+    /// Whether the program has been told to end, which stays to be taken.
+    fn has_stop(&self) -> bool {
+        let mut put_off = self.put_off.borrow_mut();
+        put_off.extend(std::iter::from_fn(|| self.signals.next()));
+        put_off.contains(&Signal::Stop)
+    }
 }
 
 impl Supervisor {
@@ -106,6 +144,11 @@ impl Supervisor {
         let poll = Poll::new().map_err(|e| Failed::runtime(format!("epoll: {e}")))?;
         poll.add(&signals, 0, Interest::Level)
             .map_err(|e| Failed::runtime(format!("epoll: {e}")))?;
+        let signals = SignalQueue { signals, put_off: RefCell::default() };
+        let mut plugins = Plugins::new(config.user.clone())
+            .map_err(|e| Failed::runtime(format!("epoll: {e}")))?;
+        poll.add(&plugins, 0, Interest::Level)
+            .map_err(|e| Failed::runtime(format!("epoll: {e}")))?;
         let descriptors = descriptor_limit(config)?;
         let worker_count = worker_count(config);
 
@@ -114,10 +157,14 @@ impl Supervisor {
         let crew = Crew::new(u16::try_from(worker_count).unwrap_or(u16::MAX))
             .map_err(|e| Failed::runtime(format!("eventfd: {e}")))?;
         let mut listeners = Listeners::default();
-        let wanted = wanted(&configs, &stores).map_err(|e| Failed::runtime(e.to_string()))?;
-        let change = listeners
-            .prepare(&wanted, &listen_options(config), worker_count)
-            .map_err(|e| Failed::runtime(e.to_string()))?;
+        let mut opening = Opening {
+            stores: &stores,
+            listeners: &listeners,
+            plugins: &mut plugins,
+            signals: &signals,
+        };
+        let (change, plugged) = opening.open(&configs, worker_count).map_err(Unchanged::failed)?;
+        plugins.apply(plugged);
         if let Some(path) = &config.pid_file {
             write_pid(path)?;
         }
@@ -136,6 +183,7 @@ impl Supervisor {
             handles: Vec::new(),
             threads: Vec::new(),
             signals,
+            plugins,
             poll,
         };
         for number in 0..worker_count {
@@ -241,9 +289,23 @@ impl Supervisor {
             while let Some(signal) = self.signals.next() {
                 match signal {
                     Signal::Stop => return self.drain(),
-                    Signal::Reload => self.reload(),
+                    Signal::Reload => {
+                        if let Err(failed) = self.reload() {
+                            return self.drain().and(Err(failed));
+                        }
+                    }
                     Signal::Report => self.report(),
+                    // Looked at below: a signal may stand for several.
+                    Signal::Child => {}
                 }
+            }
+            self.plugins.forward_output();
+            let ended = self.plugins.take_ended();
+            if !ended.is_empty() {
+                ended.iter().for_each(|line| log::error!("{line}"));
+                return self
+                    .drain()
+                    .and(Err(Failed::runtime("stopped, because a plugin has ended")));
             }
             if self.threads.iter().any(JoinHandle::is_finished) {
                 return Err(Failed::runtime("a worker has ended by itself"));
@@ -263,29 +325,39 @@ impl Supervisor {
     }
 
     /// Reads the configuration again; whatever is wrong with it, the old one stays in force.
-    fn reload(&mut self) {
+    ///
+    /// Fails only when the old configuration needs a plugin that does not start any more.
+    fn reload(&mut self) -> Result<(), Failed> {
         notify(&[sd_notify::NotifyState::Reloading]);
         match self.try_reload() {
             Ok(()) => log::info!("configuration reloaded"),
-            Err(lines) => {
+            Err(Unchanged::Lost(failed)) => return Err(failed),
+            Err(Unchanged::Wrong(lines)) => {
                 lines.iter().for_each(|line| log::error!("{line}"));
+                log::error!("reload failed; the old configuration stays in force");
+            }
+            Err(Unchanged::Refused(failed)) => {
+                log::error!("{}", failed.text);
                 log::error!("reload failed; the old configuration stays in force");
             }
         }
         notify(&[sd_notify::NotifyState::Ready]);
+        Ok(())
     }
 
-    fn try_reload(&mut self) -> Result<(), Vec<String>> {
+    fn try_reload(&mut self) -> Result<(), Unchanged> {
         let env = |name: &str| std::env::var(name).ok();
         let text = |found: Vec<_>| found.iter().map(Diagnostic::to_string).collect::<Vec<_>>();
         let configs: Result<Vec<_>, _> = self.configs.iter().map(|c| c.reload(&env)).collect();
-        let configs = configs.map_err(text)?;
-        let wanted = wanted(&configs, &self.stores).map_err(|e| vec![e.to_string()])?;
+        let configs = configs.map_err(|found| Unchanged::Wrong(text(found)))?;
         let config = &configs[0];
-        let change = self
-            .listeners
-            .prepare(&wanted, &listen_options(config), self.handles.len())
-            .map_err(|e| vec![e.to_string()])?;
+        let mut opening = Opening {
+            stores: &self.stores,
+            listeners: &self.listeners,
+            plugins: &mut self.plugins,
+            signals: &self.signals,
+        };
+        let (change, plugged) = opening.open(&configs, self.handles.len())?;
         configs.iter().flat_map(|c| &c.warnings).for_each(|w| log::warn!("{w}"));
         for line in &change.lines {
             log::info!("{line}");
@@ -294,6 +366,7 @@ impl Supervisor {
             log::warn!("the number of workers changes only with a restart");
         }
         self.listeners.apply(change, &self.handles);
+        self.plugins.apply(plugged);
         self.stores.forget_users();
         self.stores.healths.retain(&configs);
         init_log(level(config.log_level), config.log_time);
@@ -327,7 +400,7 @@ impl Supervisor {
     }
 
     /// Closes the listeners and lets open connections end; a second signal ends them at once.
-    fn drain(self) -> Result<(), Failed> {
+    fn drain(mut self) -> Result<(), Failed> {
         log::info!("stopping: open connections get {} s to end", DRAIN_LIMIT.as_secs());
         notify(&[sd_notify::NotifyState::Stopping]);
         let by = Instant::now() + DRAIN_LIMIT;
@@ -337,16 +410,106 @@ impl Supervisor {
             if self.poll.wait(&mut events, Some(Duration::from_millis(20))).is_err() {
                 break;
             }
-            if self.signals.next() == Some(Signal::Stop) {
+            // Connections may need the plugins until the last of them has ended.
+            self.plugins.forward_output();
+            self.plugins.take_ended().iter().for_each(|line| log::warn!("{line}"));
+            if std::iter::from_fn(|| self.signals.next()).any(|signal| signal == Signal::Stop) {
                 break;
             }
         }
+        self.plugins.stop();
         if let Some(path) = &self.configs[0].pid_file {
             remove_pid(path);
         }
         self.listeners.clean_up();
         log::info!("stopped");
         Ok(())
+    }
+}
+
+/// Why a configuration has not come into force.
+enum Unchanged {
+    /// It is wrong; these are the findings.
+    Wrong(Vec<String>),
+    /// It cannot be at present.
+    Refused(Failed),
+    /// It cannot be, and neither can the one before it any more.
+    Lost(Failed),
+}
+
+impl Unchanged {
+    fn failed(self) -> Failed {
+        match self {
+            Self::Wrong(lines) => Failed::runtime(lines.join("; ")),
+            Self::Refused(failed) | Self::Lost(failed) => failed,
+        }
+    }
+}
+
+/// What opening listeners and starting plugins works with.
+struct Opening<'a> {
+    stores: &'a Stores,
+    listeners: &'a Listeners,
+    plugins: &'a mut Plugins,
+    signals: &'a SignalQueue,
+}
+
+impl Opening<'_> {
+    /// Opens what configurations ask for, beside what is open; an error leaves everything as it
+    /// was, if it can.
+    fn open(
+        &mut self,
+        configs: &[Config],
+        workers: usize,
+    ) -> Result<(listeners::Change, plugin::Change), Unchanged> {
+        let stopped = || self.signals.has_stop();
+        let before = self.stores.plugged();
+        let plugged = self.plugins.prepare(configs, &stopped);
+        let plugged = plugged.map_err(|e| Unchanged::Refused(Failed::plugins(e)))?;
+        self.open_with(configs, workers, plugged).map_err(|(failed, plugged)| {
+            self.stores.plug(before);
+            match self.plugins.abandon(plugged, &stopped) {
+                Ok(()) => Unchanged::Refused(failed),
+                Err(e) => {
+                    log::error!("{}", failed.text);
+                    Unchanged::Lost(Failed::plugins(e))
+                }
+            }
+        })
+    }
+
+    fn open_with(
+        &self,
+        configs: &[Config],
+        workers: usize,
+        mut plugged: plugin::Change,
+    ) -> Result<(listeners::Change, plugin::Change), (Failed, plugin::Change)> {
+        let opened = || -> Result<listeners::Change, Failed> {
+            let runtime = |e: ListenError| Failed::runtime(e.to_string());
+            for (job, transport) in plugged.arriving() {
+                let addrs = listeners::addresses(&job.remote).map_err(runtime)?;
+                if addrs.iter().any(|addr| self.listeners.takes(*addr, transport)) {
+                    return Err(Failed::runtime(format!(
+                        "{job}: the port is served without a plugin at present; restart the \
+                         program to put a plugin in front of it"
+                    )));
+                }
+            }
+            self.stores.plug(Arc::new(plugged.plugged()));
+            let wanted = wanted(configs, self.stores).map_err(runtime)?;
+            let options = ListenOptions { held: plugged.held(), ..listen_options(&configs[0]) };
+            self.listeners.prepare(&wanted, &options, workers).map_err(runtime)
+        };
+        match opened() {
+            Err(failed) => Err((failed, plugged)),
+            Ok(change) => {
+                let stopped = || self.signals.has_stop();
+                match self.plugins.start_servers(&mut plugged, &stopped) {
+                    Ok(()) => Ok((change, plugged)),
+                    Err(error) => Err((Failed::plugins(error), plugged)),
+                }
+            }
+        }
     }
 }
 
@@ -358,6 +521,7 @@ fn wanted(configs: &[Config], stores: &Stores) -> Result<Vec<Wanted>, ListenErro
             own.extend(addrs.map(|addr| (addr, transport)));
         }
     }
+    own.extend(stores.plugged().addresses());
     Ok(configs.iter().flat_map(|config| roles::wanted(config, stores, &own)).collect())
 }
 
@@ -376,6 +540,7 @@ fn listen_options(config: &Config) -> ListenOptions {
         datagram: roles::datagram_incoming(config),
         v6_only: config.sockets.ipv6_only,
         reuse_port: config.sockets.reuse_port,
+        held: Vec::new(),
     }
 }
 

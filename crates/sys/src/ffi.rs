@@ -2,15 +2,13 @@
 
 #![allow(unsafe_code, reason = "the one module of this crate that talks to libc")]
 
-mod child;
+pub(crate) mod child;
 pub(crate) mod message;
 
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::io;
 use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-
-pub(crate) use child::before_exec;
 
 /// Sets an integer socket option.
 pub(crate) fn set_int(
@@ -79,6 +77,13 @@ pub(crate) fn signal_descriptor(signals: &[c_int]) -> io::Result<OwnedFd> {
     })?;
     // SAFETY: the call just made this descriptor and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Has the kernel keep children that have ended until they are waited for, also where whoever
+/// started us ignores SIGCHLD, which is inherited.
+pub(crate) fn keep_ended_children() {
+    // SAFETY: the default disposition calls no code of ours, and a valid signal cannot fail.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
 }
 
 /// Size of one record that a signal descriptor yields.

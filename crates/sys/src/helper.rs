@@ -63,7 +63,7 @@ impl Helper {
             command.env_remove(name);
         }
         let parent = getpid();
-        ffi::before_exec(&mut command, move || {
+        ffi::child::before_exec(&mut command, move || {
             if let Some(user) = &user {
                 ffi::become_user(user)?;
             }

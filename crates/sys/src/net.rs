@@ -174,6 +174,23 @@ pub fn listen_as(
     Ok(fd)
 }
 
+/// Takes a port of `ip` that nobody has, without listening there: listeners of ours that share the
+/// port ([`PortSharing::Shared`]) can be opened while this is held, and nobody else's.
+///
+/// # Errors
+/// No port is free, or the address is not ours.
+pub fn hold_port(ip: IpAddr) -> io::Result<(OwnedFd, SocketAddr)> {
+    let addr = SocketAddr::new(ip, 0);
+    let fd = stream_socket(addr, false)?;
+    sockopt::set_socket_reuseaddr(&fd, true)?;
+    sockopt::set_socket_reuseport(&fd, true)?;
+    // For port 0 the kernel passes over ports that are shared already.
+    rx::bind(&fd, &addr)?;
+    let addr =
+        SocketAddr::try_from(rx::getsockname(&fd)?).map_err(|_| io::ErrorKind::InvalidData)?;
+    Ok((fd, addr))
+}
+
 /// Whether this kernel gives us TCP fast open, and if not why.
 ///
 /// # Errors

@@ -147,6 +147,13 @@ impl Poll {
     }
 }
 
+/// An epoll instance is readable while one of its registrations is ready, so they nest.
+impl AsFd for Poll {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
 fn round_up_to_ms(timeout: Duration) -> Timespec {
     let ms = timeout.as_nanos().div_ceil(1_000_000);
     let ms = i64::try_from(ms).unwrap_or(i64::MAX / 2);

@@ -14,19 +14,22 @@ pub enum Signal {
     Reload,
     /// SIGUSR1: write the counters to the log.
     Report,
+    /// SIGCHLD: one or more children have ended.
+    Child,
 }
 
 /// The descriptor that signals arrive on.
 pub struct Signals(OwnedFd);
 
 impl Signals {
-    /// Takes over SIGTERM, SIGINT, SIGHUP and SIGUSR1. Call before any thread starts, so that no
+    /// Takes over SIGTERM, SIGINT, SIGHUP, SIGUSR1 and SIGCHLD. Call before any thread starts, so that no
     /// thread is ended by one of them.
     ///
     /// # Errors
     /// Out of descriptors.
     pub fn take_over() -> io::Result<Self> {
-        let signals = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGUSR1];
+        ffi::keep_ended_children();
+        let signals = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGUSR1, libc::SIGCHLD];
         Ok(Self(ffi::signal_descriptor(&signals)?))
     }
 
@@ -40,6 +43,7 @@ impl Signals {
                 libc::SIGTERM | libc::SIGINT => return Some(Signal::Stop),
                 libc::SIGHUP => return Some(Signal::Reload),
                 libc::SIGUSR1 => return Some(Signal::Report),
+                libc::SIGCHLD => return Some(Signal::Child),
                 _ => {}
             }
         }

@@ -2,14 +2,14 @@
 
 use super::readers::{
     allow_fragmentation, allowed_plugins, bind, destinations, dscp, fixed_version, hosts, key,
-    locals, name, password, port_passwords, runtime_mode, servers, tproxy, users, weight,
+    locals, name, password, plugin, plugin_args, port_passwords, runtime_mode, servers, tproxy,
+    users, weight,
 };
 use super::{Action, For, Key};
 use crate::config::{AddressOrder, LogLevel};
 use crate::setting as set;
 use crate::value;
 
-const NEEDS_PLUGIN: &str = "has no effect without \"plugin\"; remove it";
 const NO_AUTH: &str = "authentication of local users is not in this version; listen on 127.0.0.1 \
                        and remove the key";
 const NO_LAUNCHD: &str = "launchd exists on macOS only; remove the key";
@@ -83,8 +83,10 @@ pub(super) static SERVER: &[Key] = &[
     Key::set("outbound_bind_addr", set::OUTBOUND_ADDRESS),
     Key::read("local_ipv4_address|local_ipv6_address", bind).only(For::Server),
     Key::read("outbound_udp_allow_fragmentation", allow_fragmentation),
-    Key::new("plugin", Action::Refuse(set::NO_PLUGIN)),
-    Key::new("plugin_opts|plugin_args|plugin_mode", Action::Warn(NEEDS_PLUGIN)),
+    Key::read("plugin", plugin),
+    Key::set("plugin_opts", set::PLUGIN_OPTIONS),
+    Key::read("plugin_args", plugin_args),
+    Key::set("plugin_mode", set::PLUGIN_MODE),
     Key::new("acl", Action::Refuse(set::NO_ACL)),
     Key::new("outbound_proxy", Action::Refuse(set::NO_PROXY)),
     Key::new(

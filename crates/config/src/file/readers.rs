@@ -8,13 +8,15 @@ use crate::endpoint;
 use crate::json::Node;
 use crate::raw::{Raw, RawLocal, RawServer, RawUser};
 use crate::secret::Secret;
-use crate::setting::{DNS, HOSTS_MAX, OUTBOUND_ADDRESS};
+use crate::setting::{DNS, HOSTS_MAX, OUTBOUND_ADDRESS, PLUGIN};
 use crate::value;
 
 /// Entries of `servers`, `locals`, `destinations` or `port_password` taken at most.
 const ENTRIES_MAX: usize = 1024;
 /// Users of one port taken at most.
 const USERS_MAX: usize = 65536;
+/// Arguments of a plugin taken at most.
+const PLUGIN_ARGS_MAX: usize = 256;
 /// Entries of `dscp` taken at most, as in the C programs.
 const DSCP_MAX: usize = 64;
 /// What to say about a key beside the password made from it.
@@ -144,6 +146,35 @@ pub(super) fn key(r: &mut Reader<'_>, raw: &mut Raw, f: &Field<'_>) {
             r.findings.warn(password.origin, BESIDE_KEY);
         }
         raw.server.secret = Some(At::new(Secret::Key(key), origin));
+    }
+}
+
+/// The name of a plugin. Unlike other texts an empty one says something: none, whatever the level
+/// above has.
+pub(super) fn plugin(r: &mut Reader<'_>, raw: &mut Raw, f: &Field<'_>) {
+    if matches!(&f.value.node, Node::Text(text) if text.is_empty()) {
+        let origin = r.origin_of(f);
+        raw.server.plugin.program = Some(At::new("".into(), origin));
+    } else {
+        r.set(PLUGIN, raw, f);
+    }
+}
+
+pub(super) fn plugin_args(r: &mut Reader<'_>, raw: &mut Raw, f: &Field<'_>) {
+    let items = r.array(f);
+    if items.len() > PLUGIN_ARGS_MAX {
+        return r.error(f, format!("more than {PLUGIN_ARGS_MAX} arguments"));
+    }
+    let mut args = Vec::with_capacity(items.len());
+    for item in items {
+        match &item.node {
+            Node::Text(text) if !text.contains('\0') => args.push(text.as_str().into()),
+            _ => return r.wrong_type(f, "an array of strings"),
+        }
+    }
+    if !args.is_empty() {
+        let origin = r.origin_of(f);
+        raw.server.plugin.args = Some(At::new(args, origin));
     }
 }
 

@@ -220,7 +220,7 @@ proptest! {
             method: method.into(),
             password: Password::new(password),
             endpoint: Host::parse(&host).unwrap().with_port(port),
-            plugin: plugin.map(|(name, options)| Plugin { name, options }),
+            plugin: plugin.map(|(name, options)| LinkPlugin { name, options }),
             tag,
         };
         let text = link.encode();

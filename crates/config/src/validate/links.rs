@@ -2,7 +2,7 @@
 
 use crate::diagnostic::{Findings, Origin};
 use crate::endpoint::Host;
-use crate::link::Link;
+use crate::link::{Link, LinkPlugin};
 use crate::program::Invoked;
 use crate::raw::Raw;
 use crate::secret::{Password, Secret};
@@ -26,6 +26,14 @@ pub(crate) fn links(
             check.findings.error(origin, text);
             continue;
         }
+        if let Some((origin, text)) = check.plugin_beyond_links(&entry) {
+            check.findings.error(origin, text);
+            continue;
+        }
+        let plugin = entry.plugin.wanted().map(|program| LinkPlugin {
+            name: program.value.to_string(),
+            options: entry.plugin.options.as_ref().map(|at| at.value.as_str().to_owned()),
+        });
         let password = match secret.as_ref().map(|s| (&s.value, s.origin)) {
             None => Password::new(""),
             Some((Secret::Password(password), _)) => password.clone(),
@@ -47,7 +55,7 @@ pub(crate) fn links(
                 method: method.name().to_owned(),
                 password: password.clone(),
                 endpoint,
-                plugin: None,
+                plugin: plugin.clone(),
                 tag: entry.name.as_deref().map(ToOwned::to_owned),
             };
             if entry.users.is_empty() {

@@ -39,6 +39,12 @@ impl Check<'_> {
             }
             let outbound = outbound(&entry.outbound);
             let timeout = timeout(&entry);
+            // The mode at the top is that of the server at the top. Others may be used for
+            // everything: the listener decides.
+            let mode = mode(&entry, raw.mode.as_ref().filter(|_| entry.origin.is_none()))
+                .unwrap_or(Mode::TcpAndUdp);
+            let plugin = self.plugin(&entry, mode);
+            self.plugin_goes_its_own_way(&entry);
             for host in &entry.hosts {
                 let Some(endpoint) = self.endpoint(&entry, host) else { continue };
                 servers.push(RemoteServer {
@@ -46,14 +52,12 @@ impl Check<'_> {
                     key: key.clone(),
                     name: entry.name.clone(),
                     id: entry.id.clone(),
-                    // The mode at the top is that of the server at the top. Others may be used
-                    // for everything: the listener decides.
-                    mode: mode(&entry, raw.mode.as_ref().filter(|_| entry.origin.is_none()))
-                        .unwrap_or(Mode::TcpAndUdp),
+                    mode,
                     tcp_weight: entry.tcp_weight.unwrap_or(1.0),
                     udp_weight: entry.udp_weight.unwrap_or(1.0),
                     timeout,
                     outbound: outbound.clone(),
+                    plugin: plugin.clone(),
                 });
             }
         }
@@ -100,6 +104,9 @@ impl Check<'_> {
                 None => {}
             }
             let timeout = timeout(&entry);
+            let plugin = self.plugin(&entry, mode);
+            let limits = [raw.connections_per_client, raw.sessions_per_client];
+            self.plugin_hides_clients(&entry, limits);
             for host in &entry.hosts {
                 let Some(bind) = self.endpoint(&entry, host) else { continue };
                 self.unique(&mut seen, bind.to_string(), Some(host.origin));
@@ -112,6 +119,7 @@ impl Check<'_> {
                     id: entry.id.clone(),
                     timeout,
                     outbound: outbound.clone(),
+                    plugin: plugin.clone(),
                 });
             }
         }

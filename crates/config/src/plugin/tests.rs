@@ -1,0 +1,1 @@
+//! Plugins: names, inheritance, links.

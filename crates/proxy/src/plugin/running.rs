@@ -1,0 +1,183 @@
+//! One plugin's process: what it says, whether it lives, and its end.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::process::ExitStatus;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use adit_observe::log;
+use adit_sys::child::{Child, End, Rights, Start, effective_user};
+use adit_sys::net::{self, Io};
+use adit_sys::poll::{Events, Interest, Poll};
+
+use super::find::find;
+use super::job::{Job, NOT_INHERITED, Side};
+
+/// How long plugins have to end after SIGTERM.
+const GRACE: Duration = Duration::from_millis(1500);
+/// How often it is looked whether something has happened that nobody tells.
+pub(super) const INTERVAL: Duration = Duration::from_millis(10);
+/// Longest line of a plugin that is passed on, in bytes; the rest of it is dropped.
+const LINE_MAX: usize = 1024;
+/// Lines that are remembered, to be told when it ends.
+const LAST_LINES: usize = 3;
+/// Bytes taken from a plugin at once; one that says more waits for its next turn.
+const READ_MAX: usize = 16 << 10;
+
+/// A plugin's process; killed with its group, and reaped, when dropped.
+pub(crate) struct Running {
+    pub(crate) job: Job,
+    /// Its address on loopback, or ours, where it is the plugin of a server.
+    pub(crate) local: SocketAddr,
+    child: Child,
+    /// What it says; `None` once it has closed that.
+    output: Option<OwnedFd>,
+    line: Vec<u8>,
+    last: VecDeque<String>,
+}
+
+impl Running {
+    /// Starts a plugin that listens, or connects, at `local`. `user` is whom it is to run as.
+    pub(crate) fn start(
+        job: Job,
+        local: SocketAddr,
+        user: Option<&str>,
+        poll: &Poll,
+    ) -> Result<Self, String> {
+        let cannot = |error: &dyn std::fmt::Display| format!("{job} cannot be started: {error}");
+        let program = &job.plugin.program;
+        let (path, current) = (std::env::var_os("PATH"), std::env::current_dir().ok());
+        let path = find(program, path.as_deref(), current.as_deref(), effective_user())
+            .map_err(|e| cannot(&e))?;
+        let environment = job.environment(local);
+        let start = Start {
+            path: &path,
+            name: program,
+            args: &job.plugin.args,
+            set: &environment.with_options(&job.plugin),
+            unset: NOT_INHERITED,
+            user,
+            rights: match job.side {
+                Side::Client => Rights::Plain,
+                // It listens in place of us, who open our ports before we change users.
+                Side::Server => Rights::LowPorts,
+            },
+        };
+        let (child, output) = Child::start(&start).map_err(|e| cannot(&e))?;
+        poll.add(&output, 0, Interest::Level).map_err(|e| cannot(&e))?;
+        let (line, last) = (Vec::new(), VecDeque::new());
+        Ok(Self { job, local, child, output: Some(output), line, last })
+    }
+
+    /// The number of its process group.
+    pub(crate) fn group(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether it has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.child.has_ended()
+    }
+
+    /// Passes on to the log what it has said.
+    pub(crate) fn forward_output(&mut self) {
+        let mut bytes = [0; 4096];
+        let mut left = READ_MAX;
+        while let Some(output) = self.output.as_ref().filter(|_| left > 0) {
+            match net::read(output, &mut bytes) {
+                Io::Moved(n) => {
+                    left = left.saturating_sub(n);
+                    self.take(&bytes[..n]);
+                }
+                Io::Blocked => return,
+                Io::End | Io::Failed(_) => {
+                    self.end_line();
+                    // Closing it ends its registration; at its end it would be ready for ever.
+                    self.output = None;
+                }
+            }
+        }
+    }
+
+    /// Puts an end to what has ended by itself; returns in what way, and its last words.
+    pub(crate) fn bury(mut self) -> String {
+        let status = match self.child.reap() {
+            Ok(status) => status_text(status),
+            Err(e) => e.to_string(),
+        };
+        self.forward_output();
+        self.end_line();
+        if self.last.is_empty() {
+            return status;
+        }
+        let last: Vec<_> = self.last.iter().map(String::as_str).collect();
+        format!("{status}; its last words: {}", last.join(" | "))
+    }
+
+    fn take(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            if byte == b'\n' {
+                self.end_line();
+            } else if self.line.len() < LINE_MAX {
+                self.line.push(byte);
+            }
+        }
+    }
+
+    fn end_line(&mut self) {
+        let text = String::from_utf8_lossy(&self.line);
+        // A log is read on terminals.
+        let text: String =
+            text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        self.line.clear();
+        if text.is_empty() {
+            return;
+        }
+        log::info!("{}: {text}", self.job.plugin.name());
+        if self.last.len() == LAST_LINES {
+            self.last.pop_front();
+        }
+        self.last.push_back(text);
+    }
+}
+
+/// Ends plugins side by side: they are asked to, and killed if they have not within the grace.
+pub(crate) fn stop(mut plugins: Vec<Running>, poll: &Poll) {
+    if plugins.is_empty() {
+        return;
+    }
+    plugins.iter().for_each(|plugin| plugin.child.end_group(End::Ask));
+    let by = Instant::now() + GRACE;
+    loop {
+        plugins.iter_mut().for_each(Running::forward_output);
+        if plugins.iter().all(Running::has_ended) {
+            break;
+        }
+        if Instant::now() >= by {
+            for plugin in plugins.iter().filter(|plugin| !plugin.has_ended()) {
+                log::warn!("{} has not ended within {GRACE:?}; killed", plugin.job);
+            }
+            break;
+        }
+        pause(poll);
+    }
+    for plugin in plugins {
+        let job = plugin.job.clone();
+        log::debug!("{job} stopped: {}", plugin.bury());
+    }
+}
+
+/// Waits until a plugin has said something, or for a moment: that one has ended, or listens, has
+/// no event that reaches here.
+pub(super) fn pause(poll: &Poll) {
+    if poll.wait(&mut Events::new(), Some(INTERVAL)).is_err() {
+        thread::sleep(INTERVAL);
+    }
+}
+
+fn status_text(status: ExitStatus) -> String {
+    // "exit status: 1", "signal: 9 (SIGKILL)".
+    status.to_string()
+}

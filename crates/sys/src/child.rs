@@ -1,0 +1,243 @@
+//! Child processes that must not outlive this one: each leads a process group of its own.
+//!
+//! A child begins with an empty signal mask, no input, one pipe for what it says, and no other
+//! descriptor of ours (all are close-on-exec). The kernel kills it when the thread that started it
+//! ends, in whatever way: start children from the thread that lives as long as the process. That
+//! does not reach processes which the child has started itself; [`Child::end_group`] does, as long as
+//! they stay in its group.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, geteuid, getpid, kill_process_group, waitid,
+};
+
+use crate::ffi;
+
+/// How a child is started.
+pub struct Start<'a> {
+    /// The program's file.
+    pub path: &'a Path,
+    /// What it is called, as its first argument.
+    pub name: &'a str,
+    /// Its other arguments.
+    pub args: &'a [Box<str>],
+    /// Variables that it finds in its environment beside ours.
+    pub set: &'a [(&'static str, &'a str)],
+    /// Variables of ours that it does not find.
+    pub unset: &'a [&'static str],
+    /// The user it runs as; `None` for ours.
+    pub user: Option<&'a str>,
+    /// What it may do that its user may not.
+    pub rights: Rights,
+}
+
+/// Rights of a child beyond those of its user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rights {
+    /// None.
+    Plain,
+    /// To listen at ports below 1024, where we may change users.
+    LowPorts,
+}
+
+/// How a group of processes is ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It is asked to (SIGTERM).
+    Ask,
+    /// It is killed.
+    Kill,
+}
+
+/// A child process; killed with its group, and reaped, when dropped.
+pub struct Child {
+    process: std::process::Child,
+    group: Pid,
+    reaped: bool,
+}
+
+impl Child {
+    /// Starts a child; returns it with the pipe, non-blocking, of its output and errors.
+    ///
+    /// # Errors
+    /// The program cannot be run, the user does not exist or may not be become, or out of
+    /// descriptors or processes.
+    pub fn start(start: &Start<'_>) -> io::Result<(Self, OwnedFd)> {
+        let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
+        rustix::io::ioctl_fionbio(&reader, true)?;
+        let mut command = Command::new(start.path);
+        command
+            .arg0(OsStr::new(start.name))
+            .args(start.args.iter().map(|arg| OsStr::new(&**arg)))
+            .stdin(Stdio::null())
+            .stdout(writer.try_clone()?)
+            .stderr(writer)
+            .process_group(0);
+        for name in start.unset {
+            command.env_remove(name);
+        }
+        command.envs(start.set.iter().copied());
+        let identity = match start.user {
+            None => None,
+            Some(name) => ffi::child::identity(name, start.rights == Rights::LowPorts)?,
+        };
+        let parent = getpid().as_raw_nonzero().get();
+        ffi::child::prepare(&mut command, identity, parent);
+        let process = command.spawn()?;
+        let group = i32::try_from(process.id()).ok().and_then(Pid::from_raw);
+        let group = group.ok_or_else(|| io::Error::other("the kernel gave no process id"))?;
+        Ok((Self { process, group, reaped: false }, reader))
+    }
+
+    /// Its process id, which is that of its group.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Whether it has ended, or was never ours to wait for. It is not reaped yet, so that the
+    /// number of its group stays its own.
+    pub fn has_ended(&self) -> bool {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        // The only failure that can be is that there is no such child.
+        self.reaped || !matches!(waitid(WaitId::Pid(self.group), options), Ok(None))
+    }
+
+    /// Ends every process of its group.
+    pub fn end_group(&self, end: End) {
+        if self.reaped {
+            return;
+        }
+        let signal = match end {
+            End::Ask => Signal::TERM,
+            End::Kill => Signal::KILL,
+        };
+        // It may have ended already, with all of its group.
+        let _ = kill_process_group(self.group, signal);
+    }
+
+    /// Kills what is left of its group and reaps it; returns how it ended.
+    ///
+    /// # Errors
+    /// It was never ours to wait for.
+    pub fn reap(&mut self) -> io::Result<ExitStatus> {
+        self.end_group(End::Kill);
+        self.reaped = true;
+        self.process.wait()
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        if !self.reaped {
+            // Reported by nobody: whoever wants to know how it ended has reaped it.
+            let _ = self.reap();
+        }
+    }
+}
+
+/// The user whose rights this process has.
+pub fn effective_user() -> u32 {
+    geteuid().as_raw()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::unix::process::ExitStatusExt;
+
+    use rustix::event::{PollFd, PollFlags, poll};
+
+    use super::*;
+
+    fn shell(script: &str, set: &[(&'static str, &str)]) -> (Child, OwnedFd) {
+        let start = Start {
+            path: Path::new("/bin/sh"),
+            name: "plugin",
+            args: &["-c".into(), script.into()],
+            set,
+            unset: &["ADIT_TEST_UNSET"],
+            user: None,
+            rights: Rights::Plain,
+        };
+        Child::start(&start).expect("there is a shell")
+    }
+
+    fn said(pipe: OwnedFd) -> String {
+        rustix::io::ioctl_fionbio(&pipe, false).expect("set a flag");
+        let mut text = String::new();
+        std::fs::File::from(pipe).read_to_string(&mut text).expect("read what it said");
+        text
+    }
+
+    #[test]
+    fn a_child_has_its_own_group_and_nothing_of_ours() {
+        let (mut child, pipe) = shell(
+            "echo $PAIR; cut -d' ' -f1,5 /proc/$$/stat; ls -x /proc/$$/fd; \
+             grep SigBlk /proc/$$/status",
+            &[("PAIR", "a;b=c")],
+        );
+        let id = child.id();
+        let text = said(pipe);
+        let mut lines = text.lines();
+        assert_eq!(lines.next(), Some("a;b=c"));
+        assert_eq!(lines.next(), Some(&*format!("{id} {id}")));
+        let open: Vec<_> = lines.next().unwrap_or_default().split_whitespace().collect();
+        assert_eq!(open, ["0", "1", "2"]);
+        assert_eq!(lines.next(), Some("SigBlk:\t0000000000000000"));
+        assert!(child.reap().is_ok_and(|status| status.success()));
+    }
+
+    #[test]
+    fn a_blocked_signal_of_ours_reaches_a_child() {
+        let _signals = crate::signal::Signals::take_over().expect("take signals over");
+        let (mut child, pipe) = shell("echo up; exec sleep 600", &[]);
+        wait_readable(&pipe);
+        child.end_group(End::Ask);
+        assert_eq!(said(pipe), "up\n", "the pipe closes with the last of the group");
+        // A process closes its descriptors a moment before it has ended.
+        while !child.has_ended() {
+            std::thread::yield_now();
+        }
+        // To kill what has ended changes nothing.
+        assert_eq!(child.reap().map(|s| s.signal()).ok(), Some(Some(15)));
+    }
+
+    #[test]
+    fn what_a_child_has_started_ends_with_it() {
+        let (child, pipe) = shell("trap '' TERM; sleep 600 & echo up; wait", &[]);
+        wait_readable(&pipe);
+        drop(child);
+        assert_eq!(said(pipe), "up\n", "the pipe closes with the last of the group");
+    }
+
+    #[test]
+    fn what_cannot_be_run_is_an_error() {
+        let start = Start {
+            path: Path::new("/nonexistent/plugin"),
+            name: "plugin",
+            args: &[],
+            set: &[],
+            unset: &[],
+            user: None,
+            rights: Rights::Plain,
+        };
+        let found = Child::start(&start).map(drop).map_err(|e| e.kind());
+        assert_eq!(found, Err(io::ErrorKind::NotFound));
+        let nobody = Start { user: Some("no-such-user"), path: Path::new("/bin/true"), ..start };
+        assert_eq!(
+            Child::start(&nobody).map(drop).map_err(|e| e.kind()),
+            Err(io::ErrorKind::NotFound)
+        );
+    }
+
+    fn wait_readable(pipe: &OwnedFd) {
+        poll(&mut [PollFd::new(pipe, PollFlags::IN)], None).expect("wait for a pipe");
+    }
+}
