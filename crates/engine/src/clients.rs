@@ -18,10 +18,11 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use adit_acl::Admission;
 use adit_sys::net::{self, Peer};
 
 use crate::core::Core;
-use crate::role::Role;
+use crate::role::{Role, RoleKind};
 
 /// Parts of a large table, each with a lock of its own, so that workers seldom meet.
 const SHARDS: usize = 64;
@@ -225,6 +226,10 @@ fn client_of(ip: IpAddr) -> u64 {
 /// has too many. What is admitted is ended by [`Flow::close`](crate::flow::Flow::close).
 #[must_use]
 pub(crate) fn admit(core: &mut Core, role: &Role, peer: Peer, fd: &OwnedFd) -> bool {
+    if is_refused(core, role, peer) {
+        net::reset_on_close(fd);
+        return false;
+    }
     let (Some(table), Some(addr)) = (&role.clients, peer.address()) else { return true };
     let Err(refusal) = table.begin(Kind::Connection, addr.ip()) else { return true };
     core.counters.client_limit.inc();
@@ -237,6 +242,19 @@ pub(crate) fn admit(core: &mut Core, role: &Role, peer: Peer, fd: &OwnedFd) -> b
     }
     net::reset_on_close(fd);
     false
+}
+
+/// Whether a server's access control list refuses a client. Says so, and counts it.
+pub(crate) fn is_refused(core: &mut Core, role: &Role, peer: Peer) -> bool {
+    let (RoleKind::Server { acl: Some(acl), .. }, Some(addr)) = (&role.kind, peer.address()) else {
+        return false;
+    };
+    let refused = acl.admit_client(addr.ip()) == Admission::Refused;
+    if refused {
+        core.counters.clients_refused.inc();
+        core.log_peer_fault(format_args!("{peer}: refused: access control list"));
+    }
+    refused
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use adit_sys::poll::{Interest, Poll};
 
 use crate::crew::Crew;
 use crate::health::{Change, Health};
+use crate::judges::Judges;
 use crate::names::Names;
 use crate::pool::{Chain, Pool};
 use crate::ring::Ring;
@@ -55,6 +56,7 @@ pub(crate) struct Core {
     pub(crate) scratch: Box<[u8]>,
     pub(crate) rng: Rng,
     pub(crate) names: Names,
+    pub(crate) judges: Judges,
     pub(crate) counters: Arc<FlowCounters>,
     /// The workers of the process, and which of them this is.
     pub(crate) crew: Arc<Crew>,

@@ -34,6 +34,8 @@ pub enum Blocked {
     Private,
     /// We listen there.
     OwnListener,
+    /// The access control list has it.
+    Listed,
 }
 
 impl Blocked {
@@ -42,6 +44,7 @@ impl Blocked {
         match self {
             Self::Private => "private",
             Self::OwnListener => "own_listener",
+            Self::Listed => "access_control_list",
         }
     }
 }
@@ -51,6 +54,7 @@ impl fmt::Display for Blocked {
         f.write_str(match self {
             Self::Private => "private address",
             Self::OwnListener => "a listener of this program",
+            Self::Listed => "access control list",
         })
     }
 }

@@ -13,7 +13,7 @@
 //! | `names` | sockets under the resolver |
 //! | `redirect` | what the firewall gave us |
 //! | [`crew`] | what workers pass to each other |
-//! | [`guard`], [`clients`] | what clients may not do |
+//! | [`guard`], [`clients`], `judges` | what clients may not do, and what goes where |
 //! | [`health`], [`probe`] | how a client's servers do, and which one is used |
 //! | [`pool`], [`slab`], [`wheel`], [`ring`] | memory and time |
 //! | [`role`] | what a listener does, as configured |
@@ -26,6 +26,7 @@ pub mod crew;
 mod flow;
 pub mod guard;
 pub mod health;
+mod judges;
 mod names;
 pub mod pool;
 pub mod probe;

@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use adit_acl::Acl;
 use adit_handshake::Policy;
 use adit_observe::UserCounters;
 use adit_resolver::Order;
@@ -60,6 +61,8 @@ pub enum RoleKind {
         /// The servers, not all of weight 0. Without any, a stream listener only takes requests
         /// for associations.
         servers: Servers,
+        /// What goes straight to its target; `None` when all goes through a server.
+        direct: Option<Direct>,
     },
     /// Takes Shadowsocks streams and connects them to their targets.
     Server {
@@ -73,6 +76,8 @@ pub enum RoleKind {
         dscp: Vec<(u16, u8)>,
         /// Destinations that are refused.
         guard: Arc<Guard>,
+        /// Clients and destinations that are refused besides.
+        acl: Option<Arc<Acl>>,
     },
     /// Takes Shadowsocks streams and packets, peels one identity header (SIP023) and passes the
     /// rest on, unread, to the server that the header names.
@@ -84,6 +89,16 @@ pub enum RoleKind {
         /// Source of the connections to them.
         outbound: OutboundOptions,
     },
+}
+
+/// How a client reaches the targets that it does not send to a server.
+pub struct Direct {
+    /// Which these are.
+    pub acl: Arc<Acl>,
+    /// Source of the connections to them.
+    pub outbound: OutboundOptions,
+    /// Those among them that are refused: our own listeners.
+    pub guard: Arc<Guard>,
 }
 
 /// A server behind a hop.
@@ -212,6 +227,23 @@ pub struct Limits {
 }
 
 impl Role {
+    /// The access control list it goes by.
+    pub(crate) const fn acl(&self) -> Option<&Arc<Acl>> {
+        match &self.kind {
+            RoleKind::Client { direct: Some(direct), .. } => Some(&direct.acl),
+            RoleKind::Server { acl, .. } => acl.as_ref(),
+            RoleKind::Client { direct: None, .. } | RoleKind::Hop { .. } => None,
+        }
+    }
+
+    /// How a client reaches what goes straight to its target.
+    pub(crate) const fn direct(&self) -> Option<&Direct> {
+        match &self.kind {
+            RoleKind::Client { direct, .. } => direct.as_ref(),
+            RoleKind::Server { .. } | RoleKind::Hop { .. } => None,
+        }
+    }
+
     /// Whether two servers accept the same clients.
     pub(crate) fn has_same_keys(&self, other: &Self) -> bool {
         match (&self.kind, &other.kind) {

@@ -23,6 +23,7 @@ use crate::core::{Core, SCRATCH_LEN};
 use crate::crew::Crew;
 use crate::flow::{Flow, Next};
 use crate::guard::Transport;
+use crate::judges::Judges;
 use crate::names::{Finished, Names, Tools, Waiter};
 use crate::pool::{BLOCK_LEN, Pool};
 use crate::probe::{ProbePlan, Prober};
@@ -159,6 +160,7 @@ impl Worker {
             pool: Pool::new(capacity.buffer_bytes / BLOCK_LEN),
             scratch: vec![0; SCRATCH_LEN].into_boxed_slice(),
             rng: Rng::new().map_err(|e| io::Error::other(e.as_label()))?,
+            judges: Judges::default(),
             names: Names::new(Resolver::new(settings, hosts, cache), outbound),
             counters: Arc::clone(&counters),
             crew,
@@ -533,6 +535,7 @@ impl Worker {
     /// of users who are gone.
     fn assign(&mut self, id: ListenerId, role: Arc<Role>) {
         let Some(key) = self.listener(id) else { return };
+        self.core.judges.prepare(role.acl());
         if let Some(udp) = &mut self.udp {
             udp.prepare(&role);
             udp.on_assign(&mut self.core, key, &role);
@@ -551,6 +554,7 @@ impl Worker {
     }
 
     fn listen(&mut self, id: ListenerId, fd: OwnedFd, role: Arc<Role>, transport: Transport) {
+        self.core.judges.prepare(role.acl());
         if transport == Transport::Datagram && self.udp.is_none() {
             self.udp = Some(Box::new(Udp::new(self.sessions_max)));
         }

@@ -117,6 +117,8 @@ flow_counters! {
     blocked,
     /// Connections and sessions refused because their client address has too many.
     client_limit,
+    /// Connections and datagrams of clients that the access control list refuses.
+    clients_refused,
     /// Connects to servers or targets that failed.
     dial_failed,
     /// Names that did not resolve.

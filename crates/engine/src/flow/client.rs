@@ -3,16 +3,18 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use adit_acl::{Decision, Route};
 use adit_handshake::{
     Body, Command, Failure, Forward, Protocol, REPLY_LEN_MAX, Reason, Request, Step, rewrite_head,
 };
 use adit_observe::log;
+use adit_resolver::Outcome;
 use adit_sys::net::{self, Io};
-use adit_wire::TargetBuf;
+use adit_wire::{Host, TargetBuf};
 
 use crate::core::Core;
 use crate::flow::relay::Relay;
-use crate::flow::{After, Flow, Next, READS_PER_STEP, State};
+use crate::flow::{After, Flow, Next, READS_PER_STEP, State, Way};
 use crate::guard::Transport;
 use crate::health::Health;
 use crate::role::{RoleKind, UpstreamHost};
@@ -95,8 +97,58 @@ impl Flow {
             }
             Command::UdpAssociate => return self.associate(core, request.protocol),
         };
-        let after = After::Client { target: request.target, protocol: Some(protocol), body };
-        self.choose_server(core, after)
+        self.choose_way(core, request.target, Some(protocol), body)
+    }
+
+    /// Decides whether the target is reached through a server, and sets out for it.
+    pub(crate) fn choose_way(
+        &mut self,
+        core: &mut Core,
+        target: TargetBuf,
+        protocol: Option<Protocol>,
+        body: Option<Body>,
+    ) -> Next {
+        let host = target.target().host;
+        let way = match self.role.direct() {
+            None => Way::Server,
+            Some(direct) => match core.judges.route(&direct.acl, host) {
+                Decision::Known(Route::Proxied) => Way::Server,
+                Decision::Known(Route::Direct) => Way::Direct,
+                Decision::NeedsAddresses => Way::Unknown,
+            },
+        };
+        let after = After::Client { target, protocol, body, way };
+        match (way, host) {
+            (Way::Server, _) => self.choose_server(core, after),
+            (_, Host::Ip(ip)) => {
+                let port = target.target().port;
+                self.dial_addr(core, after, SocketAddr::new(ip, port))
+            }
+            (_, Host::Name(name)) => self.dial_name(core, after, name),
+        }
+    }
+
+    /// The target's addresses are known, or not to be had: goes on as they tell. A name that cannot
+    /// be looked up here goes through a server, which may know it.
+    pub(crate) fn choose_way_by_address(
+        &mut self,
+        core: &mut Core,
+        (target, protocol, body): (TargetBuf, Option<Protocol>, Option<Body>),
+        outcome: &Outcome,
+    ) -> Next {
+        let is_direct = match (outcome, self.role.direct()) {
+            (Outcome::Found { addrs, .. }, Some(direct)) => {
+                direct.acl.route_addrs(addrs.as_slice()) == Route::Direct
+            }
+            _ => false,
+        };
+        let way = if is_direct { Way::Direct } else { Way::Server };
+        let after = After::Client { target, protocol, body, way };
+        if is_direct {
+            self.dial_outcome(core, after, outcome)
+        } else {
+            self.choose_server(core, after)
+        }
     }
 
     /// Tells a SOCKS5 client where its datagrams go and holds the connection, by whose end the
@@ -233,13 +285,12 @@ impl Flow {
         core.log_change(self.server_health(), change, "does not answer");
     }
 
-    /// The server is connected: answer the client and wait for what it sends first.
-    pub(crate) fn on_server_connected(
+    /// The server, or the target itself, is connected: answer the client and relay.
+    pub(crate) fn on_way_connected(
         &mut self,
         core: &mut Core,
-        target: TargetBuf,
         protocol: Option<Protocol>,
-        body: Option<Body>,
+        relay: Relay,
     ) -> Next {
         if let Some(protocol) = protocol {
             let bound = match &self.remote {
@@ -253,6 +304,6 @@ impl Flow {
                 return Next::Reset;
             }
         }
-        self.start_relay(core, Relay::client(target, body))
+        self.start_relay(core, relay)
     }
 }

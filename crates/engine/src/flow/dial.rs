@@ -10,6 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use adit_acl::{Acl, Admission};
 use adit_handshake::Failure;
 use adit_observe::log;
 use adit_resolver::{AddrList, Outcome};
@@ -19,7 +20,7 @@ use adit_sys::poll::Ready;
 
 use crate::core::Core;
 use crate::flow::relay::Relay;
-use crate::flow::{After, Flow, Next, Socket, State};
+use crate::flow::{After, Flow, Next, Socket, State, Way};
 use crate::guard::{Blocked, Guard, Transport};
 use crate::names::{Asked, Waiter};
 use crate::role::{Role, RoleKind};
@@ -89,9 +90,13 @@ impl Flow {
         after: After,
         outcome: &Outcome,
     ) -> Next {
+        if let After::Client { target, protocol, body, way: Way::Unknown } = after {
+            return self.choose_way_by_address(core, (target, protocol, body), outcome);
+        }
         if let Outcome::Found { addrs, .. } = outcome {
             let port = match (&after, &self.role.kind) {
-                (After::Server { target, .. }, _) => target.target().port,
+                (After::Server { target, .. }, _)
+                | (After::Client { target, way: Way::Direct, .. }, _) => target.target().port,
                 (_, RoleKind::Hop { next, .. }) => next[usize::from(self.server)].port,
                 _ => self.role.servers()[usize::from(self.server)].port,
             };
@@ -104,14 +109,23 @@ impl Flow {
     }
 
     fn dial(&mut self, core: &mut Core, after: After, mut addrs: AddrList, port: u16) -> Next {
-        if let RoleKind::Server { guard, .. } = &self.role.kind
-            && let Err(blocked) = retain_allowed(guard, &mut addrs, port)
+        let (guard, acl) = match (&after, &self.role.kind) {
+            (After::Server { by_address, .. }, RoleKind::Server { guard, acl, .. }) => {
+                (Some(guard), acl.as_deref().filter(|_| *by_address))
+            }
+            (After::Client { way: Way::Direct, .. }, RoleKind::Client { direct, .. }) => {
+                (direct.as_ref().map(|direct| &direct.guard), None)
+            }
+            _ => (None, None),
+        };
+        if let Some(guard) = guard
+            && let Err(blocked) = retain_allowed(guard, acl, &mut addrs, port)
         {
             return self.on_blocked(core, &after, blocked);
         }
         let limit = match &after {
-            After::Client { .. } => self.connect_limit(core),
-            After::Server { .. } | After::Hop => self.role.limits.connect,
+            After::Client { way: Way::Server, .. } => self.connect_limit(core),
+            After::Client { .. } | After::Server { .. } | After::Hop => self.role.limits.connect,
         };
         let by = (core.tick + ticks(limit)).min(self.handshake_by);
         let attempts = [const { None }; ATTEMPTS_MAX];
@@ -122,9 +136,9 @@ impl Flow {
     }
 
     /// No address of the target may be dialled.
-    fn on_blocked(&mut self, core: &mut Core, after: &After, blocked: Blocked) -> Next {
+    pub(crate) fn on_blocked(&mut self, core: &mut Core, after: &After, blocked: Blocked) -> Next {
         core.counters.blocked.inc();
-        if let After::Server { target, .. } = after {
+        if let After::Server { target, .. } | After::Client { target, .. } = after {
             core.log_peer_fault(format_args!(
                 "{}: {} refused: {blocked}",
                 self.peer,
@@ -140,12 +154,13 @@ impl Flow {
         // Servers and hops get their first bytes from us, a target only if the client had some.
         let first_sender = match after {
             After::Server { .. } if self.up.output.is_empty() => FirstSender::Peer,
+            After::Client { way: Way::Direct, .. } if self.up.input.is_empty() => FirstSender::Peer,
             After::Client { .. } | After::Server { .. } | After::Hop => FirstSender::Us,
         };
         while let Some(slot) = dial.attempts.iter().position(Option::is_none) {
             let Some(addr) = dial.next_addr() else { break };
             let n = u8::try_from(slot).expect("there are three attempts");
-            let (outbound, dscp) = source_of(&self.role, self.server, addr.port());
+            let (outbound, dscp) = source_of(&self.role, after, self.server, addr.port());
             let began = core.now_us();
             let started = net::connect(addr, &self.role.stream, outbound, dscp, first_sender)
                 .and_then(|connecting| {
@@ -212,13 +227,16 @@ impl Flow {
             return Next::Wait;
         };
         match after {
-            After::Client { target, protocol, body } => {
+            After::Client { protocol, body, way: Way::Direct | Way::Unknown, .. } => {
+                self.on_way_connected(core, protocol, Relay::direct(body))
+            }
+            After::Client { target, protocol, body, way: Way::Server } => {
                 // With fast open a connect is done before anything was sent.
                 let took = (!self.role.stream.fast_open)
                     .then(|| Duration::from_micros(u64::from(took_us)));
                 let health = self.server_health();
                 core.log_change(health, health.connected(took), "");
-                self.on_server_connected(core, target, protocol, body)
+                self.on_way_connected(core, protocol, Relay::client(target, body))
             }
             After::Server { opener, request_salt, user, .. } => {
                 self.start_relay(core, Relay::server(opener, request_salt, user))
@@ -237,31 +255,39 @@ impl Flow {
 
     /// Another server gets its chance; with none left the client is told.
     fn on_dial_failed(&mut self, core: &mut Core, after: After, failure: Failure) -> Next {
-        if matches!(after, After::Client { .. }) {
+        if matches!(after, After::Client { way: Way::Server, .. }) {
             self.note_unreachable(core);
             if self.has_other_server() {
                 return self.choose_server(core, after);
             }
         }
         match after {
-            After::Client { .. } => core.log_peer_fault(format_args!(
+            After::Client { way: Way::Server, .. } => core.log_peer_fault(format_args!(
                 "no connection to any server: {}",
                 failure.as_label()
             )),
             After::Hop => self.on_hop_failed(core, failure),
             // Users choose targets, and choose wrong ones.
-            After::Server { .. } => {}
+            After::Client { .. } | After::Server { .. } => {}
         }
         self.fail_after(core, &after, failure)
     }
 }
 
 /// Leaves out the addresses that are refused; an error when that leaves none.
-fn retain_allowed(guard: &Guard, addrs: &mut AddrList, port: u16) -> Result<(), Blocked> {
+fn retain_allowed(
+    guard: &Guard,
+    acl: Option<&Acl>,
+    addrs: &mut AddrList,
+    port: u16,
+) -> Result<(), Blocked> {
     let mut allowed = AddrList::new();
     let mut refused = None;
     for ip in addrs.iter() {
         match guard.check(SocketAddr::new(ip, port), Transport::Stream) {
+            Ok(()) if acl.is_some_and(|acl| acl.admit_addr(ip) == Admission::Refused) => {
+                refused = Some(Blocked::Listed);
+            }
             Ok(()) => {
                 allowed.push(ip);
             }
@@ -278,9 +304,17 @@ fn retain_allowed(guard: &Guard, addrs: &mut AddrList, port: u16) -> Result<(), 
 }
 
 /// How connections to this server, or to a target on this port, leave.
-fn source_of(role: &Role, server: u16, port: u16) -> (&OutboundOptions, Option<u8>) {
+fn source_of<'a>(
+    role: &'a Role,
+    after: &After,
+    server: u16,
+    port: u16,
+) -> (&'a OutboundOptions, Option<u8>) {
     match &role.kind {
-        RoleKind::Client { servers, .. } => (&servers[usize::from(server)].outbound, None),
+        RoleKind::Client { servers, direct, .. } => match (after, direct) {
+            (After::Client { way: Way::Direct, .. }, Some(direct)) => (&direct.outbound, None),
+            _ => (&servers[usize::from(server)].outbound, None),
+        },
         RoleKind::Server { outbound, dscp, .. } => {
             let mark = dscp.binary_search_by_key(&port, |(p, _)| *p).ok().map(|at| dscp[at].1);
             (outbound, mark)

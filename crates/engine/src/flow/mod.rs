@@ -142,17 +142,35 @@ impl Socket {
 /// What a flow does after its connect.
 #[expect(clippy::large_enum_variant, reason = "a flow is large anyway, and a box is a heap call")]
 pub(crate) enum After {
-    /// Answer the client and send the request header.
-    Client { target: TargetBuf, protocol: Option<Protocol>, body: Option<adit_handshake::Body> },
+    /// Answer the client, and send the request header or what the client has sent.
+    Client {
+        target: TargetBuf,
+        protocol: Option<Protocol>,
+        body: Option<adit_handshake::Body>,
+        way: Way,
+    },
     /// Relay what the client has sent.
     Server {
         target: TargetBuf,
         opener: Opener,
         request_salt: [u8; SALT_LEN_MAX],
         user: Option<u16>,
+        /// The access control list decides by address.
+        by_address: bool,
     },
     /// Relay what the client has sent, as it is.
     Hop,
+}
+
+/// How a client reaches a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// Through a server.
+    Server,
+    /// By itself.
+    Direct,
+    /// Its addresses will tell.
+    Unknown,
 }
 
 pub(crate) enum State {
@@ -260,7 +278,7 @@ impl Flow {
         match &self.role.kind {
             RoleKind::Client { inbound: Inbound::Tunnel(target), .. } => {
                 let target = *target;
-                self.choose_server(core, After::Client { target, protocol: None, body: None })
+                self.choose_way(core, target, None, None)
             }
             RoleKind::Client { inbound: Inbound::Redirect(_), .. } => self.start_redirected(core),
             RoleKind::Client { inbound: Inbound::Proxy { .. }, .. } => {

@@ -8,7 +8,7 @@ use adit_sys::net;
 use adit_wire::Target;
 
 use crate::core::Core;
-use crate::flow::{After, Flow, Next};
+use crate::flow::{Flow, Next};
 use crate::guard::Transport;
 use crate::redirect::{Astray, check};
 use crate::role::{Inbound, Interception, RoleKind};
@@ -18,7 +18,8 @@ impl Flow {
     /// be told a failure, so one is a reset.
     pub(super) fn start_redirected(&mut self, core: &mut Core) -> Next {
         let role = Arc::clone(&self.role);
-        let RoleKind::Client { inbound: Inbound::Redirect(redirect), servers } = &role.kind else {
+        let RoleKind::Client { inbound: Inbound::Redirect(redirect), servers, .. } = &role.kind
+        else {
             return Next::Close;
         };
         // Listeners of this kind are never at a path.
@@ -32,7 +33,7 @@ impl Flow {
             Ok(destination) => {
                 log::debug!("{source}: redirected, to {destination}");
                 let target = Target::from(destination).into();
-                self.choose_server(core, After::Client { target, protocol: None, body: None })
+                self.choose_way(core, target, None, None)
             }
             Err(astray) => {
                 match astray {

@@ -40,7 +40,7 @@ enum Sealing {
     Response { request_salt: [u8; SALT_LEN_MAX], user: Option<u16> },
     /// Past the header.
     Records(Sealer),
-    /// A hop, which passes on what it reads.
+    /// A hop, or a client without a server, which passes on what it reads.
     Raw,
 }
 
@@ -50,7 +50,7 @@ enum Opening {
     Response(ClientHandshake),
     /// Past the header.
     Records(Opener),
-    /// A hop, which passes on what it reads.
+    /// A hop, or a client without a server, which passes on what it reads.
     Raw,
 }
 
@@ -119,6 +119,18 @@ impl Relay {
             send_head: false,
             unanswered: None,
         }
+    }
+
+    /// Of a client that reaches its target without a server.
+    pub(crate) fn direct(body: Option<Body>) -> Self {
+        let mut relay = Self::hop();
+        relay.body = body;
+        relay
+    }
+
+    /// Whether bytes pass as they are.
+    const fn is_raw(&self) -> bool {
+        matches!(self.sealing, Sealing::Raw)
     }
 
     /// Whether a client's request is out and nothing of the response is in.
@@ -602,9 +614,10 @@ impl Flow {
         let (State::Relay(relay), Some(remote)) = (state, remote) else { return Next::Close };
         let was_half_closed = up.source_ended || down.source_ended;
         let method = match &role.kind {
+            // As bare as what passes through.
+            _ if relay.is_raw() => Method::None,
             RoleKind::Client { servers, .. } => servers[usize::from(self.server)].key.method(),
             RoleKind::Server { key, .. } => key.method(),
-            // As bare as what passes through.
             RoleKind::Hop { .. } => Method::None,
         };
         let is_client = matches!(role.kind, RoleKind::Client { .. });

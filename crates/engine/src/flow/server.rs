@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use adit_acl::{Admission, Decision};
 use adit_observe::log;
 use adit_shadowsocks::{Accepted, Method, Reaction, Reject};
 use adit_sys::net::Io;
@@ -9,6 +10,7 @@ use adit_wire::Host;
 
 use crate::core::{Core, unix_s};
 use crate::flow::{After, Flow, Next, READS_PER_STEP, State};
+use crate::guard::Blocked;
 use crate::role::RoleKind;
 
 impl Flow {
@@ -64,8 +66,17 @@ impl Flow {
             return Next::Reset;
         }
         self.up.input_unopened = !self.up.input.is_empty();
-        let after = After::Server { target, opener, request_salt, user };
-        match target.target().host {
+        let host = target.target().host;
+        let decision = match self.role.acl() {
+            None => Decision::Known(Admission::Admitted),
+            Some(acl) => core.judges.admit(acl, host),
+        };
+        let by_address = decision == Decision::NeedsAddresses;
+        let after = After::Server { target, opener, request_salt, user, by_address };
+        if decision == Decision::Known(Admission::Refused) {
+            return self.on_blocked(core, &after, Blocked::Listed);
+        }
+        match host {
             Host::Ip(ip) => {
                 let port = target.target().port;
                 self.dial_addr(core, after, SocketAddr::new(ip, port))

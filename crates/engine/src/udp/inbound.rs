@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
 
+use adit_acl::{Decision, Route as ListedRoute};
 use adit_handshake::parse_udp_header;
 use adit_observe::UserCounters;
 use adit_shadowsocks::{
@@ -11,8 +12,10 @@ use adit_shadowsocks::{
     PacketReject, RelayKey, ServerKey, ServerSession,
 };
 use adit_sys::datagram::{Family, Route};
+use adit_sys::net::Peer;
 use adit_wire::{Target, TargetBuf};
 
+use crate::clients::is_refused;
 use crate::core::Core;
 use crate::guard::Transport;
 use crate::redirect::{Astray, check};
@@ -36,6 +39,17 @@ pub(super) struct Incoming {
     pub(super) range: Range<usize>,
 }
 
+/// A client whose payload goes through a server.
+pub(super) struct Sender {
+    /// Where it was heard.
+    pub(super) listener: Key,
+    pub(super) role: Arc<Role>,
+    /// The way back.
+    pub(super) reply: Route,
+    pub(super) source: SocketAddr,
+    pub(super) unix_s: u64,
+}
+
 impl Incoming {
     /// A part of it, as a part of the slot.
     const fn part(&self, part: &Range<usize>) -> Range<usize> {
@@ -47,13 +61,18 @@ impl Udp {
     /// Takes one datagram of a client.
     pub(super) fn on_request(&mut self, tools: &mut Tools<'_>, at: &At, incoming: &Incoming) {
         match &at.role.kind {
-            RoleKind::Server { key, .. } => self.relay_to_target(tools, at, key, incoming),
+            RoleKind::Server { key, .. } => {
+                let peer = Peer::Internet(incoming.source);
+                if !is_refused(tools.core, &at.role, peer) {
+                    self.relay_to_target(tools, at, key, incoming);
+                }
+            }
             RoleKind::Client { inbound, .. } => self.relay_to_server(tools, at, inbound, incoming),
             RoleKind::Hop { key, .. } => self.relay_to_next(tools, at, key, incoming),
         }
     }
 
-    fn find(&mut self, name: Name) -> Option<Key> {
+    pub(super) fn find(&mut self, name: Name) -> Option<Key> {
         if let Some((last, key)) = self.last
             && last == name
         {
@@ -210,16 +229,40 @@ impl Udp {
                 }
             }
         };
-        let name = Name::Source(at.key, source);
+        let payload = range.start + header_len..range.end;
+        if let Some(direct) = at.role.direct()
+            && core.judges.route(&direct.acl, target.target().host)
+                != Decision::Known(ListedRoute::Proxied)
+        {
+            return self.relay_direct(tools, at, incoming, &target, payload);
+        }
+        core.counters.datagrams_up.inc();
+        core.counters.datagram_bytes_up.add(payload.len() as u64);
+        let role = Arc::clone(&at.role);
+        let sender = Sender { listener: at.key, role, reply, source, unix_s: at.unix_s };
+        self.send_through_server(tools, &sender, &target, index, payload);
+    }
+
+    /// Sends a payload in the inbox to a target through a server, in the client's session for that.
+    pub(super) fn send_through_server(
+        &mut self,
+        tools: &mut Tools<'_>,
+        sender: &Sender,
+        target: &TargetBuf,
+        index: usize,
+        payload: Range<usize>,
+    ) {
+        let &Sender { listener, ref role, reply, source, unix_s } = sender;
+        let core = &mut *tools.core;
+        let name = Name::Source(listener, source);
         let key = match self.find(name) {
             Some(key) => {
                 self.sessions.touch(key, core.tick, true);
                 key
             }
             None => {
-                let Some(codec) = choose(core, &at.role, None) else { return };
-                let session =
-                    Session::new(name, at.key, Arc::clone(&at.role), codec, reply, source);
+                let Some(codec) = choose(core, role, None) else { return };
+                let session = Session::new(name, listener, Arc::clone(role), codec, reply, source);
                 let Some(key) = self.begin(core, session) else { return };
                 key
             }
@@ -227,9 +270,6 @@ impl Udp {
         self.expect_answer(core, key);
         let Some(session) = self.sessions.get_mut(key) else { return };
         session.reply = reply;
-        let payload = range.start + header_len..range.end;
-        core.counters.datagrams_up.inc();
-        core.counters.datagram_bytes_up.add(payload.len() as u64);
         if !self.reach_server(tools, key) {
             let payload = &self.inbox.slot(index)[payload];
             let fits = self.queues.find(key, &For::Server).is_some_and(|queue| {
@@ -240,7 +280,7 @@ impl Udp {
             }
             return;
         }
-        self.seal_to_server(tools, at.unix_s, key, &target, index, payload);
+        self.seal_to_server(tools, unix_s, key, target, index, payload);
     }
 
     /// Seals a payload that lies in the inbox for the session's server, which can be reached.

@@ -20,6 +20,7 @@
 
 mod book;
 mod choice;
+mod direct;
 mod inbound;
 mod outbound;
 mod resolve;
@@ -239,8 +240,8 @@ impl Udp {
                 }
                 (
                     Codec::Client(_, turn),
-                    RoleKind::Client { inbound: from, servers: old },
-                    RoleKind::Client { inbound: to, servers: new },
+                    RoleKind::Client { inbound: from, servers: old, .. },
+                    RoleKind::Client { inbound: to, servers: new, .. },
                 ) => {
                     // A server that is no longer there may have ended; the next datagram begins
                     // anew through one that is.
@@ -254,6 +255,17 @@ impl Udp {
                         session.role = Arc::clone(role);
                     }
                     goes_on.is_some()
+                }
+                (
+                    Codec::Direct,
+                    RoleKind::Client { inbound: from, .. },
+                    RoleKind::Client { inbound: to, direct: Some(_), .. },
+                ) => {
+                    let goes_on = from.speaks_as(to);
+                    if goes_on {
+                        session.role = Arc::clone(role);
+                    }
+                    goes_on
                 }
                 (Codec::Hop(_), RoleKind::Hop { key: from, .. }, RoleKind::Hop { key: to, .. }) => {
                     from == to

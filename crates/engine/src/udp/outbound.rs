@@ -9,6 +9,9 @@ use adit_shadowsocks::{
     OpenedReply, PACKET_HEAD_MAX, PACKET_HEADROOM, PACKET_TAILROOM, PacketReject,
 };
 
+use adit_sys::datagram::Route;
+use adit_wire::TargetBuf;
+
 use crate::role::{Inbound, RoleKind};
 use crate::slab::Key;
 use crate::udp::inbound::{count_user, remember_own};
@@ -34,6 +37,7 @@ impl Udp {
                     note_reject(tools.core, source, reject);
                 }
             }
+            Codec::Direct => self.give_reply(tools, key, source, index, range),
             Codec::Hop(_) => {
                 let route = session.reply;
                 count_down(tools, range.len());
@@ -93,7 +97,7 @@ impl Udp {
         let Session { role, codec: Codec::Client(codec, turn), reply, debt, .. } = session else {
             return Ok(());
         };
-        let RoleKind::Client { inbound, servers } = &role.kind else { return Ok(()) };
+        let RoleKind::Client { inbound, servers, .. } = &role.kind else { return Ok(()) };
         let client_key = &servers[usize::from(*turn)].key;
         let slot = self.inbox.slot(index);
         let packet = &mut slot[range.clone()];
@@ -120,38 +124,71 @@ impl Udp {
             let change = health.session_answered(tools.core.now, waited);
             tools.core.log_change(health, change, "");
         }
-        if matches!(inbound, Inbound::Tunnel(_)) {
-            self.push_received(tools, index, payload, &route);
-            return Ok(());
+        let form = Form::of(inbound);
+        self.give(tools, form, &source, &route, index, range.start, payload);
+        Ok(())
+    }
+
+    /// Sends a payload in the inbox to a client, with the bytes from `free` on before it to write in.
+    #[expect(clippy::too_many_arguments, reason = "where from, where to, and as what")]
+    pub(super) fn give(
+        &mut self,
+        tools: &Tools<'_>,
+        form: Form,
+        source: &TargetBuf,
+        route: &Route,
+        index: usize,
+        free: usize,
+        payload: Range<usize>,
+    ) {
+        if form == Form::Payload {
+            return self.push_received(tools, index, payload, route);
         }
         // The header goes where the packet's head was. That of `none` has none: there the bytes
         // before may belong to the datagram before, in a train.
         let address = source.as_bytes();
         let header_len = UDP_HEADER_PREFIX.len() + address.len();
-        if payload.start - range.start >= header_len {
+        if payload.start - free >= header_len {
             let start = payload.start - header_len;
+            let slot = self.inbox.slot(index);
             let (prefix, rest) = slot[start..payload.start].split_at_mut(UDP_HEADER_PREFIX.len());
             prefix.copy_from_slice(&UDP_HEADER_PREFIX);
             rest.copy_from_slice(address);
-            self.push_received(tools, index, start..payload.end, &route);
-            return Ok(());
+            return self.push_received(tools, index, start..payload.end, route);
         }
         let len = header_len + payload.len();
         if self.outbox.reserve(len).is_err() {
             self.flush(tools);
         }
-        let Ok(room) = self.outbox.reserve(len) else { return Ok(()) };
+        let Ok(room) = self.outbox.reserve(len) else { return };
         let (head, rest) = room.split_at_mut(header_len);
         let (prefix, host) = head.split_at_mut(UDP_HEADER_PREFIX.len());
         prefix.copy_from_slice(&UDP_HEADER_PREFIX);
         host.copy_from_slice(address);
         rest.copy_from_slice(&self.inbox.slot(index)[payload]);
-        self.outbox.push_reserved(0..len, &route);
-        Ok(())
+        self.outbox.push_reserved(0..len, route);
     }
 }
 
-fn count_down(tools: &Tools<'_>, len: usize) {
+/// What a client's application is given.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// The payload.
+    Payload,
+    /// The payload behind the header of SOCKS5.
+    Socks,
+}
+
+impl Form {
+    pub(super) const fn of(inbound: &Inbound) -> Self {
+        match inbound {
+            Inbound::Proxy { .. } => Self::Socks,
+            Inbound::Tunnel(_) | Inbound::Redirect(_) => Self::Payload,
+        }
+    }
+}
+
+pub(super) fn count_down(tools: &Tools<'_>, len: usize) {
     tools.core.counters.datagrams_down.inc();
     tools.core.counters.datagram_bytes_down.add(len as u64);
 }

@@ -13,11 +13,12 @@ use adit_sys::net::OutboundOptions;
 use adit_wire::{Host, TargetBuf};
 
 use crate::core::{Core, unix_s};
-use crate::guard::Transport;
+use crate::guard::{Guard, Transport};
 use crate::names::{Asked, Waiter};
 use crate::role::{Role, RoleKind, UpstreamHost};
 use crate::slab::Key;
 use crate::token::Token;
+use crate::udp::direct::{Judgement, judge, note_listed};
 use crate::udp::inbound::{split_waiting, upstream_route};
 use crate::udp::sessions::Codec;
 use crate::udp::waiting::{For, QUEUES_PER_SESSION};
@@ -43,10 +44,15 @@ impl Udp {
         payload: Range<usize>,
     ) {
         let parsed = target.target();
-        let ip = match parsed.host {
-            Host::Ip(ip) => Some(ip),
+        let Some(session) = self.sessions.get(key) else { return };
+        if judge(tools.core, session, parsed.host) == Judgement::Refused {
+            let role = Arc::clone(&session.role);
+            return note_listed(tools.core, &role, target);
+        }
+        let way = match parsed.host {
+            Host::Ip(ip) => Way::To(ip),
             Host::Name(name) => match self.find_name(tools, key, target, name) {
-                Found::At(ip) => Some(ip),
+                Found::Now(way) => way,
                 Found::Later(queue) => {
                     let payload = &self.inbox.slot(index)[payload];
                     let pool = &mut tools.core.pool;
@@ -55,17 +61,17 @@ impl Udp {
                     }
                     return;
                 }
-                Found::Nowhere => None,
             },
         };
-        match ip {
-            Some(ip) => {
+        match way {
+            Way::To(ip) => {
                 let addr = SocketAddr::new(ip, parsed.port);
                 if let Some(route) = self.route_to(tools.core, key, addr) {
                     self.push_received(tools, index, payload, &route);
                 }
             }
-            None => tools.core.counters.datagrams_dropped.inc(),
+            Way::ThroughServer => self.change_over(tools, key, target, index, payload, unix_s()),
+            Way::Nowhere => tools.core.counters.datagrams_dropped.inc(),
         }
     }
 
@@ -78,20 +84,16 @@ impl Udp {
         name: &str,
     ) -> Found {
         let what = For::Target(*target);
-        let Some(session) = self.sessions.get(key) else { return Found::Nowhere };
+        let Some(session) = self.sessions.get(key) else { return Found::Now(Way::Nowhere) };
         if session.waiting > 0
             && let Some(queue) = self.queues.find(key, &what)
         {
             return Found::Later(queue);
         }
-        let role = Arc::clone(&session.role);
         match self.ask(tools.core, key, what, name) {
-            Some(Ok(outcome)) => match self.choose(tools.core, &role, &outcome) {
-                Some(ip) => Found::At(ip),
-                None => Found::Nowhere,
-            },
+            Some(Ok(outcome)) => Found::Now(self.way_to(tools.core, key, target, &outcome)),
             Some(Err(queue)) => Found::Later(queue),
-            None => Found::Nowhere,
+            None => Found::Now(Way::Nowhere),
         }
     }
 
@@ -141,16 +143,18 @@ impl Udp {
         };
         session.waiting = session.waiting.saturating_sub(1);
         let role = Arc::clone(&session.role);
-        let ip = self.choose(tools.core, &role, outcome);
-        if ip.is_none() {
-            tools.core.counters.resolve_failed.inc();
-        }
-        let reachable = match (&waiting.what, ip) {
-            (For::Target(_), Some(_)) => true,
-            (For::Server, ip) => self.connect_to_server(tools.core, key, ip),
-            _ => false,
+        let way = match &waiting.what {
+            For::Target(target) => self.way_to(tools.core, key, target, outcome),
+            For::Server => {
+                let ip = self.choose_found(tools.core, &role, outcome);
+                if ip.is_none() {
+                    tools.core.counters.resolve_failed.inc();
+                }
+                let reached = self.connect_to_server(tools.core, key, ip);
+                if reached { Way::ThroughServer } else { Way::Nowhere }
+            }
         };
-        if reachable {
+        if way != Way::Nowhere {
             let unix_s = unix_s();
             // The inbox may hold what the outbox refers to.
             self.flush(tools);
@@ -158,7 +162,7 @@ impl Udp {
             while let Some(len) =
                 waiting.next(&mut tools.core.pool, &mut self.inbox.slot(0)[start..])
             {
-                self.send_waiting(tools, key, ip, start..start + len, unix_s);
+                self.send_waiting(tools, key, way, start..start + len, unix_s);
                 self.flush(tools);
             }
         }
@@ -171,7 +175,7 @@ impl Udp {
         &mut self,
         tools: &mut Tools<'_>,
         key: Key,
-        ip: Option<IpAddr>,
+        way: Way,
         range: Range<usize>,
         unix_s: u64,
     ) {
@@ -182,15 +186,21 @@ impl Udp {
             }
             return;
         }
-        let is_server = matches!(session.codec, Codec::Server(_));
+        let is_direct = matches!(session.codec, Codec::Direct);
         let Some((target, head_len)) = split_waiting(&self.inbox.slot(0)[range.clone()]) else {
             return;
         };
         let payload = range.start + head_len..range.end;
-        if !is_server {
-            return self.seal_to_server(tools, unix_s, key, &target, 0, payload);
-        }
-        let Some(ip) = ip else { return };
+        let ip = match way {
+            Way::To(ip) => ip,
+            Way::ThroughServer if is_direct => {
+                return self.change_over(tools, key, &target, 0, payload, unix_s);
+            }
+            Way::ThroughServer => {
+                return self.seal_to_server(tools, unix_s, key, &target, 0, payload);
+            }
+            Way::Nowhere => return,
+        };
         let addr = SocketAddr::new(ip, target.target().port);
         if let Some(route) = self.route_to(tools.core, key, addr) {
             self.push_received(tools, 0, payload, &route);
@@ -212,10 +222,10 @@ impl Udp {
         }
     }
 
-    /// The way from a server's session to a target: allowed, and with a socket for it.
+    /// The way from a session that talks to targets to one of them: allowed, and with a socket for it.
     fn route_to(&mut self, core: &mut Core, key: Key, addr: SocketAddr) -> Option<Route> {
         let session = self.sessions.get(key)?;
-        let RoleKind::Server { guard, .. } = &session.role.kind else { return None };
+        let (guard, _) = to_targets(&session.role)?;
         if let Err(blocked) = guard.check(addr, Transport::Datagram) {
             core.counters.blocked.inc();
             let client = session.began_at;
@@ -224,11 +234,9 @@ impl Udp {
         }
         let family = Family::of(addr.ip());
         if session.socket(family).is_none() {
-            let open = |role: &Role| match &role.kind {
-                RoleKind::Server { outbound, .. } => {
-                    datagram::open(family, outbound, &role.datagrams.options)
-                }
-                _ => Err(std::io::ErrorKind::InvalidInput.into()),
+            let open = |role: &Role| match to_targets(role) {
+                Some((_, outbound)) => datagram::open(family, outbound, &role.datagrams.options),
+                None => Err(std::io::ErrorKind::InvalidInput.into()),
             };
             if !self.open_socket(core, key, family, open) {
                 core.counters.datagrams_dropped.inc();
@@ -258,7 +266,7 @@ impl Udp {
             UpstreamHost::Ip(ip) => self.connect_to_server(core, key, Some(*ip)),
             UpstreamHost::Name(name) => match self.ask(core, key, For::Server, name) {
                 Some(Ok(outcome)) => {
-                    let ip = self.choose(core, &role, &outcome);
+                    let ip = self.choose_found(core, &role, &outcome);
                     self.connect_to_server(core, key, ip)
                 }
                 // A server that was reached before goes on being used until better is known.
@@ -299,12 +307,17 @@ impl Udp {
         true
     }
 
-    /// The address to use of those that a name has.
-    fn choose(&mut self, core: &Core, role: &Role, outcome: &Outcome) -> Option<IpAddr> {
+    /// The address to use of those that a name has, if it has any.
+    fn choose_found(&mut self, core: &Core, role: &Role, outcome: &Outcome) -> Option<IpAddr> {
         let Outcome::Found { addrs, .. } = outcome else {
             log::debug!("name not resolved: {outcome:?}");
             return None;
         };
+        self.choose(core, role, addrs)
+    }
+
+    /// The address to use of several.
+    pub(super) fn choose(&mut self, core: &Core, role: &Role, addrs: &AddrList) -> Option<IpAddr> {
         let addrs: AddrList = addrs.ordered(role.order);
         let first = *addrs.as_slice().first()?;
         if first.is_ipv4() {
@@ -336,12 +349,33 @@ impl Udp {
     }
 }
 
+/// How a datagram goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// To its target, which is there.
+    To(IpAddr),
+    /// To a server.
+    ThroughServer,
+    /// It does not.
+    Nowhere,
+}
+
 /// What came of looking for a target's name.
 enum Found {
-    At(IpAddr),
+    Now(Way),
     /// In this queue.
     Later(Key),
-    Nowhere,
+}
+
+/// How a role reaches targets, if it does so itself.
+fn to_targets(role: &Role) -> Option<(&Guard, &OutboundOptions)> {
+    match &role.kind {
+        RoleKind::Server { guard, outbound, .. } => Some((guard, outbound)),
+        RoleKind::Client { direct, .. } => {
+            direct.as_ref().map(|direct| (&*direct.guard, &direct.outbound))
+        }
+        RoleKind::Hop { .. } => None,
+    }
 }
 
 /// Host, port and source of the connection to a session's server.

@@ -34,6 +34,8 @@ pub(super) enum Name {
     /// a fresh one, so one that comes from elsewhere gets a session of its own instead of the first
     /// one's replies.
     Hop(Key, SocketAddr, u16),
+    /// The listener and the client's address, for what goes to its target without a server.
+    Direct(Key, SocketAddr),
 }
 
 /// What a session does with its datagrams.
@@ -45,6 +47,8 @@ pub(super) enum Codec {
     Client(ClientSession, u16),
     /// Neither: passes packets on to the next hop of this index.
     Hop(u16),
+    /// Neither: a client's payloads go to their targets.
+    Direct,
 }
 
 /// One client's datagrams, both ways.
