@@ -48,7 +48,7 @@ fn said(report: &Report) -> String {
     };
     report.warnings.iter().for_each(|w| line(format_args!("warning: {w}")));
     match &report.config.role {
-        Role::Client { locals, unix_locals, servers } => {
+        Role::Client { locals, unix_locals, servers, .. } => {
             for local in locals {
                 let mode = local.mode.as_str();
                 line(format_args!("listens on {} ({:?}, {mode})", local.bind, local.kind));

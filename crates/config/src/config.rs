@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use adit_shadowsocks::{ClientKey, RelayKey, ServerKey};
 
+use crate::acl::AccessList;
 use crate::endpoint::Endpoint;
 use crate::online::Online;
 use crate::plugin::Plugin;
@@ -98,6 +99,8 @@ pub enum Role {
         unix_locals: Vec<UnixLocal>,
         /// At least one, or a subscription that has not been fetched yet.
         servers: Vec<RemoteServer>,
+        /// Options of the sockets towards targets that are reached without a server.
+        direct: OutboundOptions,
     },
     /// Takes Shadowsocks connections and relays them to their targets.
     Server {
@@ -119,6 +122,8 @@ pub struct LocalListener {
     pub mode: Mode,
     /// What is spoken there.
     pub kind: LocalKind,
+    /// What goes straight to its target.
+    pub acl: Option<AccessList>,
 }
 
 /// A listener of a client on a Unix stream socket; it relays TCP.
@@ -128,6 +133,8 @@ pub struct UnixLocal {
     pub path: PathBuf,
     /// What is spoken there.
     pub kind: LocalKind,
+    /// What goes straight to its target.
+    pub acl: Option<AccessList>,
 }
 
 /// What is relayed.
@@ -224,6 +231,8 @@ pub struct ServerListener {
     pub timeout: Duration,
     /// Options of the sockets towards targets.
     pub outbound: OutboundOptions,
+    /// Clients and targets that are refused.
+    pub acl: Option<AccessList>,
     /// What listens at `bind` in place of us, for some or all of it.
     pub plugin: Option<Plugin>,
 }

@@ -16,6 +16,7 @@
 
 #![forbid(unsafe_code)]
 
+mod acl;
 mod check;
 mod config;
 mod diagnostic;
@@ -40,6 +41,7 @@ mod value;
 #[doc(hidden)]
 pub mod fuzz;
 
+pub use acl::AccessList;
 pub use check::{Report, check_file, links_of_file};
 pub use config::{
     AddressOrder, Balancer, Config, Destination, IDLE_TIMEOUT_MIN, Interception,

@@ -50,6 +50,8 @@ pub(crate) struct Raw {
     pub(crate) connections_per_client: Option<u32>,
     pub(crate) sessions_per_client: Option<u32>,
     pub(crate) printable_salt: Option<bool>,
+    /// Country database of the access control lists.
+    pub(crate) geoip_database: Option<At<PathBuf>>,
     pub(crate) balancer: RawBalancer,
     pub(crate) online: RawOnline,
 }
@@ -93,6 +95,8 @@ pub(crate) struct RawServer {
     pub(crate) disabled: bool,
     pub(crate) outbound: RawOutbound,
     pub(crate) plugin: RawPlugin,
+    /// Its access control list; at the top that of everything.
+    pub(crate) acl: Option<At<PathBuf>>,
 }
 
 /// A user of a shared port.
@@ -130,6 +134,8 @@ pub(crate) struct RawLocal {
     pub(crate) forward_port: Option<At<u16>>,
     pub(crate) tcp_redir: Option<At<Interception>>,
     pub(crate) udp_redir: Option<At<Interception>>,
+    /// Its access control list, where it has one of its own.
+    pub(crate) acl: Option<At<PathBuf>>,
     pub(crate) disabled: bool,
 }
 
@@ -207,6 +213,7 @@ impl Raw {
             connections_per_client: self.connections_per_client.or(base.connections_per_client),
             sessions_per_client: self.sessions_per_client.or(base.sessions_per_client),
             printable_salt: self.printable_salt.or(base.printable_salt),
+            geoip_database: self.geoip_database.or(base.geoip_database),
             // No option sets it.
             balancer: base.balancer,
             online: self.online.over(base.online),
@@ -249,6 +256,7 @@ impl RawServer {
                 bind: first_filled(self.outbound.bind, base.outbound.bind),
             },
             plugin: self.plugin.over(base.plugin),
+            acl: self.acl.or(base.acl),
         }
     }
 }
@@ -281,6 +289,7 @@ impl RawLocal {
             forward_port: self.forward_port.or(base.forward_port),
             tcp_redir: self.tcp_redir.or(base.tcp_redir),
             udp_redir: self.udp_redir.or(base.udp_redir),
+            acl: self.acl.or(base.acl),
             disabled: self.disabled || base.disabled,
         }
     }

@@ -3,6 +3,7 @@
 //! A [`Setting`] knows where a value goes and how its text or number is read. The tables of
 //! options (`flags`) and keys (`file`) only say how it is spelt, so that both mean the same.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::config::{AddressOrder, Interception, Mode};
@@ -20,9 +21,6 @@ pub(crate) const HOSTS_MAX: usize = 10;
 /// UDP sessions of one worker at most; each takes memory when the program starts.
 const SESSIONS_MAX: u32 = 1 << 20;
 
-/// What to say about access control lists.
-pub(crate) const NO_ACL: &str =
-    "access control lists are not in this version; remove it and filter with a firewall";
 /// What to say about the manager.
 pub(crate) const NO_MANAGER: &str =
     "the manager is not in this version; write \"port_password\" into a file for several ports";
@@ -138,9 +136,21 @@ pub(crate) const ONLINE_PLUGIN: Setting = Setting::Text(|raw, given| {
     Ok(())
 });
 pub(crate) const ONLINE_CACHE: Setting = Setting::Text(|raw, given| {
-    let path = std::path::Path::new(given.value);
+    let path = Path::new(given.value);
     // A daemon changes its directory.
     raw.online.cache_file = Some(std::path::absolute(path).unwrap_or_else(|_| path.into()));
+    Ok(())
+});
+pub(crate) const ACL: Setting = Setting::Text(|raw, given| {
+    raw.server.acl = Some(path_of(given));
+    Ok(())
+});
+pub(crate) const LOCAL_ACL: Setting = Setting::Text(|raw, given| {
+    raw.local.acl = Some(path_of(given));
+    Ok(())
+});
+pub(crate) const GEOIP_DATABASE: Setting = Setting::Text(|raw, given| {
+    raw.geoip_database = Some(path_of(given));
     Ok(())
 });
 pub(crate) const MAX_SERVER_RTT: Setting = Setting::Seconds(|raw| &mut raw.balancer.max_server_rtt);
@@ -333,6 +343,12 @@ fn server(raw: &mut Raw, given: Given<'_>) -> Outcome {
     let host = endpoint::split(given.value).map_err(|e| format!("invalid server endpoint; {e}"))?;
     raw.server.hosts.push(At::new(host, given.origin));
     Ok(())
+}
+
+/// A path that stays right when a daemon changes its directory.
+fn path_of(given: Given<'_>) -> At<PathBuf> {
+    let path = Path::new(given.value);
+    At::new(std::path::absolute(path).unwrap_or_else(|_| path.into()), given.origin)
 }
 
 fn server_url(raw: &mut Raw, given: Given<'_>) -> Outcome {

@@ -11,6 +11,7 @@ mod servers;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use crate::acl::AccessLists;
 use crate::config::{
     Balancer, Config, KEEP_ALIVE_DEFAULT, Protection, RemoteServer, Role, SocketOptions,
     TIMEOUT_DEFAULT, UDP_SESSIONS_DEFAULT, UDP_TIMEOUT_DEFAULT, UDP_TIMEOUT_MIN, UdpOptions,
@@ -35,7 +36,8 @@ pub(crate) fn validate(
     let invoked = sources.invoked;
     // What is missing is missing in the file, if there is one.
     let origin = sources.origin();
-    let mut check = Check { invoked, origin, findings };
+    let acls = AccessLists::new(raw.geoip_database.clone());
+    let mut check = Check { invoked, origin, findings, acls };
     let role = if invoked.program == Program::Server {
         if let Some(url) = &raw.online.url {
             check.findings.error(url.origin, "a server has no subscription; write an ss:// link");
@@ -46,9 +48,15 @@ pub(crate) fn validate(
         servers.extend(subscribed);
         let (locals, unix_locals) = check.locals(&raw, &servers);
         check.usable(&locals, &unix_locals, &servers);
-        redir::mark(&locals, &mut servers);
-        Role::Client { locals, unix_locals, servers }
+        let mut direct = servers::outbound(&raw.server.outbound);
+        redir::mark(&locals, servers.iter_mut().map(|s| &mut s.outbound).chain([&mut direct]));
+        Role::Client { locals, unix_locals, servers, direct }
     };
+    if let Some(origin) = check.acls.is_idle() {
+        let text =
+            "the database has no effect without an access control list; write \"acl\" (--acl)";
+        check.findings.warn(origin, text);
+    }
     let (balancer, online) = (balancer(&raw), online(&raw, check.origin, check.findings));
     let merged = online.is_some().then(|| Box::new(raw.clone()));
     let sockets = check.sockets(raw.sockets);
@@ -134,7 +142,8 @@ pub(crate) fn subscribed_server(
     findings: &mut Findings,
 ) -> Vec<RemoteServer> {
     let raw = Raw { servers: vec![server], ..base.clone() };
-    Check { invoked, origin: Origin::File, findings }.remote_servers(&raw)
+    let acls = AccessLists::default();
+    Check { invoked, origin: Origin::File, findings, acls }.remote_servers(&raw)
 }
 
 /// Sessions end with the timeout in the C programs, where it is not very short.
@@ -151,6 +160,7 @@ pub(crate) struct Check<'a> {
     /// Where something that is not there is missing.
     origin: Origin,
     pub(crate) findings: &'a mut Findings,
+    acls: AccessLists,
 }
 
 /// Names of the settings a program cannot do without.

@@ -246,9 +246,10 @@ pub(crate) fn admit(core: &mut Core, role: &Role, peer: Peer, fd: &OwnedFd) -> b
 
 /// Whether a server's access control list refuses a client. Says so, and counts it.
 pub(crate) fn is_refused(core: &mut Core, role: &Role, peer: Peer) -> bool {
-    let (RoleKind::Server { acl: Some(acl), .. }, Some(addr)) = (&role.kind, peer.address()) else {
+    let RoleKind::Server { acl: Some(acl), sees_clients: true, .. } = &role.kind else {
         return false;
     };
+    let Some(addr) = peer.address() else { return false };
     let refused = acl.admit_client(addr.ip()) == Admission::Refused;
     if refused {
         core.counters.clients_refused.inc();

@@ -76,8 +76,11 @@ pub enum RoleKind {
         dscp: Vec<(u16, u8)>,
         /// Destinations that are refused.
         guard: Arc<Guard>,
-        /// Clients and destinations that are refused besides.
+        /// Destinations, and clients, that are refused besides.
         acl: Option<Arc<Acl>>,
+        /// Clients come by their own addresses. Behind a plugin they do not, and the list says
+        /// nothing about them.
+        sees_clients: bool,
     },
     /// Takes Shadowsocks streams and packets, peels one identity header (SIP023) and passes the
     /// rest on, unread, to the server that the header names.

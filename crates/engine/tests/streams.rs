@@ -147,6 +147,7 @@ fn client(server: SocketAddr, keys: &str, associate: Option<Associate>) -> RoleK
             weight: 1000,
             health: Arc::default(),
         }]),
+        direct: None,
     }
 }
 
@@ -157,6 +158,8 @@ fn server(port: &str, users: &[(&str, &str)], guard: Guard) -> RoleKind {
         outbound: OutboundOptions::default(),
         dscp: Vec::new(),
         guard: Arc::new(guard),
+        acl: None,
+        sees_clients: true,
     }
 }
 

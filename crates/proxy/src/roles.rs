@@ -9,13 +9,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use adit_config::{
-    AddressOrder, Config, Endpoint, Host, LocalKind, LocalListener, Mode, RemoteServer,
+    AccessList, AddressOrder, Config, Endpoint, Host, LocalKind, LocalListener, Mode, RemoteServer,
     ReplayPolicy, Role as ConfigRole, ServerListener,
 };
 use adit_engine::clients::ClientTable;
 use adit_engine::guard::{Guard, Transport};
 use adit_engine::role::{
-    Associate, Datagrams, Inbound, Limits, NextHop, Role, RoleKind, Upstream, UpstreamHost,
+    Associate, Datagrams, Direct, Inbound, Limits, NextHop, Role, RoleKind, Upstream, UpstreamHost,
 };
 use adit_engine::udp::{PacketSalts, SessionBook};
 use adit_handshake::Policy;
@@ -235,14 +235,15 @@ pub(crate) fn wanted(
                         Transport::Datagram => &local.udp_bind,
                     };
                     let inbound = inbound(&local.kind, associate, config, own);
-                    let role = client_role(config, inbound, stores, local.mode, transport);
+                    let direct = direct(config, local.acl.as_ref(), own);
+                    let role = client_role(config, inbound, direct, stores, local.mode, transport);
                     let about = about_local(config, &local.kind, transport);
                     wanted.push(Wanted {
                         bind: Bind::Internet(bind.clone()),
                         transport,
                         takes: redir::takes(&local.kind, transport),
                         role: Arc::new(role),
-                        about: format!("{about}, {}", local.mode.as_str()),
+                        about: format!("{about}, {}{}", local.mode.as_str(), about_acl(&local.acl)),
                     });
                 }
             }
@@ -253,11 +254,16 @@ pub(crate) fn wanted(
                 role: Arc::new(client_role(
                     config,
                     inbound(&local.kind, None, config, own),
+                    direct(config, local.acl.as_ref(), own),
                     stores,
                     Mode::TcpOnly,
                     Transport::Stream,
                 )),
-                about: format!("{}, tcp_only", about_local(config, &local.kind, Transport::Stream)),
+                about: format!(
+                    "{}, tcp_only{}",
+                    about_local(config, &local.kind, Transport::Stream),
+                    about_acl(&local.acl)
+                ),
             }));
             wanted
         }
@@ -271,6 +277,9 @@ pub(crate) fn wanted(
                 if let Some(local) = plugged.instead(Side::Server, &bind, plugin, transport) {
                     // All clients come from the plugin's address: a limit would be one for all.
                     role.clients = None;
+                    if let RoleKind::Server { sees_clients, .. } = &mut role.kind {
+                        *sees_clients = false;
+                    }
                     about = format!("{about}, behind the plugin at {bind}");
                     bind = Host::Ip(local.ip()).with_port(local.port());
                 }
@@ -316,7 +325,12 @@ fn about_server(listener: &ServerListener) -> String {
         (None, 0) => String::new(),
         (None, users) => format!(", {users} users"),
     };
-    format!("{}{about}, {}", listener.key.method(), listener.mode.as_str())
+    let acl = about_acl(&listener.acl);
+    format!("{}{about}, {}{acl}", listener.key.method(), listener.mode.as_str())
+}
+
+fn about_acl(acl: &Option<AccessList>) -> String {
+    acl.as_ref().map_or_else(String::new, |acl| format!(", by {}", acl.path.display()))
 }
 
 fn server_role(
@@ -333,6 +347,8 @@ fn server_role(
             outbound: outbound(&listener.outbound),
             dscp: config.sockets.dscp.clone(),
             guard: Arc::clone(guard),
+            acl: listener.acl.as_ref().map(|list| Arc::clone(&list.rules)),
+            sees_clients: true,
         },
         Some(relay) => RoleKind::Hop {
             key: relay.key.clone(),
@@ -388,9 +404,24 @@ fn inbound(
     }
 }
 
+/// How a client reaches what its access control list sends straight to its target.
+fn direct(
+    config: &Config,
+    acl: Option<&AccessList>,
+    own: &[(SocketAddr, Transport)],
+) -> Option<Direct> {
+    let ConfigRole::Client { direct, .. } = &config.role else { return None };
+    acl.map(|list| Direct {
+        acl: Arc::clone(&list.rules),
+        outbound: outbound(direct),
+        guard: Arc::new(own_listeners(own)),
+    })
+}
+
 fn client_role(
     config: &Config,
     inbound: Inbound,
+    direct: Option<Direct>,
     stores: &Stores,
     mode: Mode,
     transport: Transport,
@@ -408,6 +439,7 @@ fn client_role(
         kind: RoleKind::Client {
             inbound,
             servers: usable.map(|server| upstream(server, transport, stores)).collect(),
+            direct,
         },
         limits: limits(config, config.timeout),
         stream: outgoing(config),

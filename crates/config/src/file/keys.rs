@@ -63,6 +63,8 @@ pub(super) static TOP: &[Key] = &[
     ),
     Key::read("tcp_tproxy", tproxy).only(For::Redir),
     Key::new("manager_address|manager_port|workdir", Action::Refuse(set::NO_MANAGER)),
+    Key::set("acl", set::ACL),
+    Key::set("geoip_database", set::GEOIP_DATABASE),
     Key::new("nftables_sets", Action::Refuse(set::NO_NFTABLES)),
     Key::new("online_config", Action::Scope(ONLINE)).only(For::Client),
     Key::new("balancer", Action::Scope(BALANCER)).only(For::Client),
@@ -87,7 +89,6 @@ pub(super) static SERVER: &[Key] = &[
     Key::set("plugin_opts", set::PLUGIN_OPTIONS),
     Key::read("plugin_args", plugin_args),
     Key::set("plugin_mode", set::PLUGIN_MODE),
-    Key::new("acl", Action::Refuse(set::NO_ACL)),
     Key::new("outbound_proxy", Action::Refuse(set::NO_PROXY)),
     Key::new(
         "outbound_user_cookie",
@@ -105,6 +106,7 @@ pub(super) static SERVER_ENTRY: &[Key] = &[
     Key::read("tcp_weight", |r, raw, f| raw.server.tcp_weight = weight(r, f)).only(For::Client),
     Key::read("udp_weight", |r, raw, f| raw.server.udp_weight = weight(r, f)).only(For::Client),
     Key::set("mode", set::SERVER_MODE),
+    Key::set("acl", set::ACL).only(For::Server),
 ];
 
 /// Keys of an entry of `destinations`, which is read as a server.
@@ -148,7 +150,7 @@ pub(super) static LOCAL: &[Key] = &[
 pub(super) static LOCAL_ENTRY: &[Key] = &[
     Key::read("disabled", |r, raw, f| raw.local.disabled = r.boolean(f).unwrap_or_default()),
     Key::set("mode", set::LOCAL_MODE),
-    Key::new("acl", Action::Refuse(set::NO_ACL)),
+    Key::set("acl", set::LOCAL_ACL),
 ];
 
 /// Keys of an entry of `users`, which is read as a server.

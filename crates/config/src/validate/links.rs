@@ -1,5 +1,6 @@
 //! Links for the servers of a configuration, for other devices.
 
+use crate::acl::AccessLists;
 use crate::diagnostic::{Findings, Origin};
 use crate::endpoint::Host;
 use crate::link::{Link, LinkPlugin};
@@ -17,7 +18,7 @@ pub(crate) fn links(
     host: Option<&Host>,
     findings: &mut Findings,
 ) -> Vec<Link> {
-    let mut check = Check { invoked, origin: Origin::File, findings };
+    let mut check = Check { invoked, origin: Origin::File, findings, acls: AccessLists::default() };
     let mut links = Vec::new();
     for entry in check.entries(raw) {
         let Some((method, secret)) = check.secret(&entry) else { continue };

@@ -3,6 +3,9 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use super::{Check, Required};
+use adit_acl::Side;
+
+use crate::acl::AccessList;
 use crate::config::{LocalKind, LocalListener, Mode, Protocol, RemoteServer, UnixLocal};
 use crate::diagnostic::{At, Origin};
 use crate::endpoint::{Endpoint, Host};
@@ -37,7 +40,8 @@ impl Check<'_> {
                     }
                     self.tcp_alone(local, raw, *origin, servers);
                     self.unique(&mut seen, path.display().to_string(), Some(*origin));
-                    unix_locals.push(UnixLocal { path: path.clone(), kind });
+                    let acl = self.client_acl(local, raw);
+                    unix_locals.push(UnixLocal { path: path.clone(), kind, acl });
                     continue;
                 }
             };
@@ -69,10 +73,17 @@ impl Check<'_> {
             } else {
                 self.no_datagrams(local);
             }
-            locals.push(LocalListener { bind, udp_bind, udp_associate, mode, kind });
+            let acl = self.client_acl(local, raw);
+            locals.push(LocalListener { bind, udp_bind, udp_associate, mode, kind, acl });
         }
         self.unused_redir(raw, &locals);
         (locals, unix_locals)
+    }
+
+    /// The access control list of a listener: its own, or the one at the top.
+    fn client_acl(&mut self, local: &RawLocal, raw: &Raw) -> Option<AccessList> {
+        let file = local.acl.as_ref().or(raw.server.acl.as_ref());
+        self.acls.get(file, Side::Client, self.findings)
     }
 
     /// What a listener relays: what it is configured for, as far as servers may be used for it.

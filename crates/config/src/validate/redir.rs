@@ -1,7 +1,9 @@
 //! Redirectors: listeners for what the firewall gives us.
 
 use super::Check;
-use crate::config::{Interception, LocalKind, LocalListener, Protocol, REDIR_MARK, RemoteServer};
+use crate::config::{
+    Interception, LocalKind, LocalListener, OutboundOptions, Protocol, REDIR_MARK,
+};
 use crate::diagnostic::At;
 use crate::program::Program;
 use crate::raw::{Raw, RawLocal};
@@ -55,12 +57,15 @@ impl Check<'_> {
     }
 }
 
-/// Marks the connections to the servers of a redirector, so that firewall rules can tell them from
-/// those that they redirect.
-pub(super) fn mark(locals: &[LocalListener], servers: &mut [RemoteServer]) {
+/// Marks the connections that a redirector opens, so that firewall rules can tell them from those
+/// that they redirect.
+pub(super) fn mark<'a>(
+    locals: &[LocalListener],
+    opened: impl Iterator<Item = &'a mut OutboundOptions>,
+) {
     if locals.iter().any(|local| matches!(local.kind, LocalKind::Redir { .. })) {
-        for server in servers {
-            server.outbound.fwmark.get_or_insert(REDIR_MARK);
+        for options in opened {
+            options.fwmark.get_or_insert(REDIR_MARK);
         }
     }
 }

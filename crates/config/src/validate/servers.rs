@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
+use adit_acl::Side;
 use adit_shadowsocks::{ClientKey, KeyError, Method, RelayKey, ServerKey};
 
 use super::{Check, Required};
@@ -107,6 +108,11 @@ impl Check<'_> {
             let plugin = self.plugin(&entry, mode);
             let limits = [raw.connections_per_client, raw.sessions_per_client];
             self.plugin_hides_clients(&entry, limits);
+            let acl = self.acls.get(entry.acl.as_ref(), Side::Server, self.findings);
+            if let (Some(at), true) = (&entry.acl, relay.is_some()) {
+                let text = "a relay passes everything on to its destinations; write the list there";
+                self.findings.error(at.origin, text);
+            }
             for host in &entry.hosts {
                 let Some(bind) = self.endpoint(&entry, host) else { continue };
                 self.unique(&mut seen, bind.to_string(), Some(host.origin));
@@ -120,6 +126,7 @@ impl Check<'_> {
                     timeout,
                     outbound: outbound.clone(),
                     plugin: plugin.clone(),
+                    acl: acl.clone(),
                 });
             }
         }
@@ -367,7 +374,7 @@ fn mode(entry: &RawServer, top: Option<&At<Mode>>) -> Option<Mode> {
     entry.mode.as_ref().or(top).map(|mode| mode.value)
 }
 
-fn outbound(raw: &RawOutbound) -> OutboundOptions {
+pub(super) fn outbound(raw: &RawOutbound) -> OutboundOptions {
     let mut options = OutboundOptions {
         fwmark: raw.fwmark,
         interface: raw.interface.clone(),

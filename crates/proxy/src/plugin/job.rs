@@ -123,7 +123,7 @@ pub(crate) fn jobs(config: &Config) -> Vec<Job> {
         }
     };
     match &config.role {
-        Role::Client { locals, unix_locals, servers } => {
+        Role::Client { locals, unix_locals, servers, .. } => {
             let tcp = !unix_locals.is_empty() || locals.iter().any(|local| local.mode.tcp());
             let udp = locals.iter().any(|local| local.mode.udp());
             let Some(wanted) = Mode::of(tcp, udp) else { return jobs };
