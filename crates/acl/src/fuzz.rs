@@ -6,7 +6,9 @@ use std::net::IpAddr;
 use std::net::Ipv6Addr;
 use std::sync::Arc;
 
-use crate::acl::{Acl, Decision, Route};
+#[cfg(feature = "regex")]
+use crate::acl::Route;
+use crate::acl::{Acl, Decision};
 use crate::judge::Judge;
 use crate::mistake::MISTAKES_MAX;
 

@@ -237,9 +237,12 @@ fn without_comment(line: &[u8]) -> &[u8] {
     }
 }
 
-/// The name of a section, if the line is or was meant as its header.
+/// The name of a section, if the line is or was meant as its header: no name without the bracket at
+/// its end.
 fn section_name(line: &str) -> Option<&str> {
     let name = line.strip_prefix('[')?;
-    let name = name.strip_suffix(']').unwrap_or(name).trim_ascii();
-    name.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'_').then_some(name)
+    let closed = name.strip_suffix(']');
+    let name = closed.unwrap_or(name).trim_ascii();
+    let is_word = name.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'_');
+    is_word.then_some(if closed.is_some() { name } else { "" })
 }

@@ -48,10 +48,11 @@ impl<'a> Rule<'a> {
         if let Some(rest) = text.strip_prefix("||") {
             return domain(Cover::Tree, rest);
         }
-        if text.starts_with("|=") || text.starts_with("@@") {
+        if text.starts_with("@@") {
             return Err(MistakeKind::UnknownForm);
         }
-        if let Some(rest) = text.strip_prefix('|') {
+        // `|=` is seen beside `|`, and can only mean the same.
+        if let Some(rest) = text.strip_prefix("|=").or_else(|| text.strip_prefix('|')) {
             return domain(Cover::Host, rest);
         }
         if text.starts_with('*') {
