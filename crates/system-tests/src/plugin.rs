@@ -154,7 +154,11 @@ pub fn serve_as_plugin() {
         let part = |part: &str| std::env::var(format!("SS_{name}_{part}")).expect("is given");
         let host = part("HOST");
         let colons = host.contains(':');
-        if colons { format!("[{host}]:{}", part("PORT")) } else { format!("{host}:{}", part("PORT")) }
+        if colons {
+            format!("[{host}]:{}", part("PORT"))
+        } else {
+            format!("{host}:{}", part("PORT"))
+        }
     };
     let (remote, local) = (side("REMOTE"), side("LOCAL"));
     let child = options.contains_key("child").then(|| {
@@ -202,7 +206,8 @@ fn say(bytes: &[u8]) {
 fn write_diary(diary: &Path, child: Option<u32>, remote: &str, local: &str) {
     let open = std::fs::read_dir("/proc/self/fd").expect("list descriptors");
     let descriptors = open.filter(|entry| entry.is_ok()).count() - 1;
-    let leaked = ["SS_SERVER_PASSWORD", "NOTIFY_SOCKET"].iter().any(|v| std::env::var_os(v).is_some());
+    let leaked =
+        ["SS_SERVER_PASSWORD", "NOTIFY_SOCKET"].iter().any(|v| std::env::var_os(v).is_some());
     let args = std::env::var("ARGS").expect("the script tells");
     let child = child.map(|child| format!(" child={child}")).unwrap_or_default();
     let line = format!(
