@@ -304,7 +304,7 @@ fn a_plugin_that_ignores_sigterm_is_killed() {
 
 #[test]
 fn plugins_do_not_outlive_a_program_that_is_killed() {
-    let pair = Plugged::start("", "");
+    let pair = Plugged::start("child", "");
     let Plugged { server, local, server_plugin, local_plugin, .. } = pair;
     for (process, plugin) in [(local, local_plugin), (server, server_plugin)] {
         let started = plugin.start(0);
@@ -312,6 +312,7 @@ fn plugins_do_not_outlive_a_program_that_is_killed() {
         process.signal(Signal::KILL);
         assert_eq!(process.wait().code, None);
         wait_gone(started.process);
+        wait_gone(started.child.unwrap());
     }
 }
 
@@ -405,7 +406,7 @@ fn a_reload_of_a_client_begins_before_it_ends() {
     let scratch = Scratch::new();
     let plugin = plugin(&scratch);
     let socks = reserve();
-    let local = self::local(&scratch, pair.server_port, socks, &with(&plugin, ""));
+    let local = local(&scratch, pair.server_port, socks, &with(&plugin, ""));
     local.wait_for("ss-local 0");
     let first = plugin.start(0);
     let write = |options: &str| {

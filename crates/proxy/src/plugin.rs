@@ -28,6 +28,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use adit_config::{Config, Role};
 use adit_engine::guard::Transport;
+use adit_sys::child::Keeper;
 use adit_sys::poll::Poll;
 
 pub(crate) use job::{Job, Plugged, Side};
@@ -42,6 +43,8 @@ pub(crate) struct Plugins {
     /// Ready when one of them has said something.
     poll: Poll,
     running: Vec<Running>,
+    /// Ends them when we are killed; there is one once there is a plugin.
+    keeper: Option<Keeper>,
     user: Option<Box<str>>,
 }
 
@@ -64,7 +67,7 @@ impl Plugins {
     /// # Errors
     /// Out of descriptors.
     pub(crate) fn new(user: Option<Box<str>>) -> io::Result<Self> {
-        Ok(Self { poll: Poll::new()?, running: Vec::new(), user })
+        Ok(Self { poll: Poll::new()?, running: Vec::new(), keeper: None, user })
     }
 
     /// Starts the plugins of clients that `configs` ask for and that do not run yet, takes ports for
@@ -82,6 +85,13 @@ impl Plugins {
             if !wanted.iter().any(|known| known.is_same(&job)) {
                 wanted.push(job);
             }
+        }
+        if self.keeper.is_none() && !wanted.is_empty() {
+            let keeper = Keeper::start(self.user.as_deref());
+            self.keeper = Some(
+                keeper
+                    .map_err(|e| StartError::Failed(format!("plugins cannot be started: {e}")))?,
+            );
         }
         let (mut kept, mut places, mut clients, mut servers) = (vec![], vec![], vec![], vec![]);
         for job in wanted {
@@ -192,7 +202,12 @@ impl Plugins {
     }
 
     fn surroundings<'a>(&'a self, stopped: &'a dyn Fn() -> bool) -> Surroundings<'a> {
-        Surroundings { poll: &self.poll, user: self.user.as_deref(), stopped }
+        Surroundings {
+            poll: &self.poll,
+            keeper: self.keeper.as_ref(),
+            user: self.user.as_deref(),
+            stopped,
+        }
     }
 }
 

@@ -1,10 +1,13 @@
 //! Child processes that must not outlive this one: each leads a process group of its own.
 //!
 //! A child begins with an empty signal mask, no input, one pipe for what it says, and no other
-//! descriptor of ours (all are close-on-exec). The kernel kills it when the thread that started it
-//! ends, in whatever way: start children from the thread that lives as long as the process. That
-//! does not reach processes which the child has started itself; [`Child::end_group`] does, as long as
-//! they stay in its group.
+//! descriptor of ours (all are close-on-exec).
+//!
+//! When we are killed, a [`Keeper`] kills the groups of all children: a small process that does
+//! nothing but wait for our end. The kernel's own means (PR_SET_PDEATHSIG) is used too, for there is a
+//! moment before the keeper knows of a child; alone it would not do, since it reaches neither what a
+//! child has started nor a program with file capabilities. It acts when the *thread* that started the
+//! child ends: start children from the thread that lives as long as the process.
 
 use std::ffi::OsStr;
 use std::io;
@@ -12,6 +15,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::Arc;
 
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{
@@ -56,10 +60,48 @@ pub enum End {
     Kill,
 }
 
+/// Kills the groups of our children when we are killed.
+pub struct Keeper {
+    process: i32,
+    line: Arc<OwnedFd>,
+}
+
+impl Keeper {
+    /// Starts one, which runs as `user`, or as we do. Nothing but system calls happens in it, so that
+    /// it may be started while other threads run.
+    ///
+    /// # Errors
+    /// The user does not exist, or out of processes or descriptors.
+    pub fn start(user: Option<&str>) -> io::Result<Self> {
+        let identity = match user {
+            None => None,
+            Some(name) => ffi::child::identity(name, false)?,
+        };
+        let (process, line) = ffi::keeper::fork_keeper(identity.as_ref())?;
+        Ok(Self { process, line: Arc::new(line) })
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        // It has ended already if it does not listen.
+        let _ = order(&self.line, 0);
+        ffi::keeper::wait_for(self.process);
+    }
+}
+
+/// Tells a keeper of a group, or with its negative that there is none any more.
+fn order(line: &OwnedFd, group: i32) -> io::Result<()> {
+    use rustix::net::{SendFlags, send};
+    send(line, &group.to_ne_bytes(), SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
 /// A child process; killed with its group, and reaped, when dropped.
 pub struct Child {
     process: std::process::Child,
     group: Pid,
+    keeper: Arc<OwnedFd>,
     reaped: bool,
 }
 
@@ -67,9 +109,9 @@ impl Child {
     /// Starts a child; returns it with the pipe, non-blocking, of its output and errors.
     ///
     /// # Errors
-    /// The program cannot be run, the user does not exist or may not be become, or out of
-    /// descriptors or processes.
-    pub fn start(start: &Start<'_>) -> io::Result<(Self, OwnedFd)> {
+    /// The program cannot be run, the user does not exist or may not be become, the keeper has
+    /// ended, or out of descriptors or processes.
+    pub fn start(start: &Start<'_>, keeper: &Keeper) -> io::Result<(Self, OwnedFd)> {
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
         rustix::io::ioctl_fionbio(&reader, true)?;
         let mut command = Command::new(start.path);
@@ -93,7 +135,10 @@ impl Child {
         let process = command.spawn()?;
         let group = i32::try_from(process.id()).ok().and_then(Pid::from_raw);
         let group = group.ok_or_else(|| io::Error::other("the kernel gave no process id"))?;
-        Ok((Self { process, group, reaped: false }, reader))
+        let keeper = Arc::clone(&keeper.line);
+        let child = Self { process, group, keeper, reaped: false };
+        order(&child.keeper, group.as_raw_nonzero().get())?;
+        Ok((child, reader))
     }
 
     /// Its process id, which is that of its group.
@@ -128,6 +173,9 @@ impl Child {
     /// It was never ours to wait for.
     pub fn reap(&mut self) -> io::Result<ExitStatus> {
         self.end_group(End::Kill);
+        // Before it is reaped, when its number is nobody else's yet. Without a keeper there is
+        // nobody to tell.
+        let _ = order(&self.keeper, -self.group.as_raw_nonzero().get());
         self.reaped = true;
         self.process.wait()
     }
@@ -156,7 +204,17 @@ mod tests {
 
     use super::*;
 
-    fn shell(script: &str, set: &[(&'static str, &str)]) -> (Child, OwnedFd) {
+    fn shell(script: &str, set: &[(&'static str, &str)]) -> (Child, OwnedFd, Keeper) {
+        let keeper = Keeper::start(None).expect("start a keeper");
+        let (child, pipe) = start_shell(script, set, &keeper);
+        (child, pipe, keeper)
+    }
+
+    fn start_shell(
+        script: &str,
+        set: &[(&'static str, &str)],
+        keeper: &Keeper,
+    ) -> (Child, OwnedFd) {
         let start = Start {
             path: Path::new("/bin/sh"),
             name: "plugin",
@@ -166,7 +224,7 @@ mod tests {
             user: None,
             rights: Rights::Plain,
         };
-        Child::start(&start).expect("there is a shell")
+        Child::start(&start, keeper).expect("there is a shell")
     }
 
     fn said(pipe: OwnedFd) -> String {
@@ -178,7 +236,7 @@ mod tests {
 
     #[test]
     fn a_child_has_its_own_group_and_nothing_of_ours() {
-        let (mut child, pipe) = shell(
+        let (mut child, pipe, _keeper) = shell(
             "echo $PAIR; cut -d' ' -f1,5 /proc/$$/stat; ls -x /proc/$$/fd; \
              grep SigBlk /proc/$$/status",
             &[("PAIR", "a;b=c")],
@@ -197,7 +255,7 @@ mod tests {
     #[test]
     fn a_blocked_signal_of_ours_reaches_a_child() {
         let _signals = crate::signal::Signals::take_over().expect("take signals over");
-        let (mut child, pipe) = shell("echo up; exec sleep 600", &[]);
+        let (mut child, pipe, _keeper) = shell("echo up; exec sleep 600", &[]);
         wait_readable(&pipe);
         child.end_group(End::Ask);
         assert_eq!(said(pipe), "up\n", "the pipe closes with the last of the group");
@@ -211,10 +269,25 @@ mod tests {
 
     #[test]
     fn what_a_child_has_started_ends_with_it() {
-        let (child, pipe) = shell("trap '' TERM; sleep 600 & echo up; wait", &[]);
+        let (child, pipe, _keeper) = shell("trap '' TERM; sleep 600 & echo up; wait", &[]);
         wait_readable(&pipe);
         drop(child);
         assert_eq!(said(pipe), "up\n", "the pipe closes with the last of the group");
+    }
+
+    #[test]
+    fn a_keeper_kills_the_groups_that_are_left() {
+        let (child, pipe, keeper) = shell("trap '' TERM; sleep 600 & echo up; wait", &[]);
+        let (reaped, other) = {
+            let (mut child, pipe) = start_shell("exit 3", &[], &keeper);
+            (child.reap().ok().and_then(|status| status.code()), pipe)
+        };
+        assert_eq!((reaped, &*said(other)), (Some(3), ""));
+        wait_readable(&pipe);
+        // As when we end: the child that was reaped is none of its business any more.
+        drop(keeper);
+        assert_eq!(said(pipe), "up\n", "the pipe closes with the last of the group");
+        drop(child);
     }
 
     #[test]
@@ -228,11 +301,12 @@ mod tests {
             user: None,
             rights: Rights::Plain,
         };
-        let found = Child::start(&start).map(drop).map_err(|e| e.kind());
+        let keeper = Keeper::start(None).expect("start a keeper");
+        let found = Child::start(&start, &keeper).map(drop).map_err(|e| e.kind());
         assert_eq!(found, Err(io::ErrorKind::NotFound));
         let nobody = Start { user: Some("no-such-user"), path: Path::new("/bin/true"), ..start };
         assert_eq!(
-            Child::start(&nobody).map(drop).map_err(|e| e.kind()),
+            Child::start(&nobody, &keeper).map(drop).map_err(|e| e.kind()),
             Err(io::ErrorKind::NotFound)
         );
     }

@@ -3,6 +3,7 @@
 #![allow(unsafe_code, reason = "the one module of this crate that talks to libc")]
 
 pub(crate) mod child;
+pub(crate) mod keeper;
 pub(crate) mod message;
 
 use std::ffi::{CStr, CString, c_int, c_void};

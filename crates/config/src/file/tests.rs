@@ -144,7 +144,6 @@ fn reads_json_as_people_write_it() {
 #[test]
 fn refuses_what_is_not_there_with_its_place() {
     for (program, keys) in [
-        ("ss-local", r#""plugin": "obfs-local""#),
         ("ss-local", r#""acl": "/x.acl""#),
         ("ss-local", r#""auth": true"#),
         ("ss-local", r#""use_syslog": true"#),
@@ -178,7 +177,6 @@ fn refuses_what_is_not_there_with_its_place() {
         (r#""log": {"writers": ["console"]}"#, "log.writers"),
         (r#""log": {"config_path": "x"}"#, "log.config_path"),
         (r#""locals": [{"local_port": 2, "protocol": "tun"}]"#, "locals[0].protocol"),
-        (r#""servers": [{"server": "h", "plugin": "x"}]"#, "servers[0].plugin"),
         (r#""servers": [{"server": "h", "acl": "x"}]"#, "servers[0].acl"),
     ] {
         let found = errors("ss-local", &client(keys));

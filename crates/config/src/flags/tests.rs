@@ -284,14 +284,20 @@ fn help_and_version_end_at_once() {
 #[test]
 fn refuses_what_is_not_there() {
     for (name, lines) in [
-        ("ss-local", "-A|--plugin obfs-local|--plugin-opts x|--acl f"),
-        ("ss-server", "-A|--plugin x|--acl f|--manager-address a|--nftables-sets x|-l 1"),
-        ("ss-tunnel", "-A|--plugin x"),
+        ("ss-local", "-A|--plugin obfsproxy"),
+        (
+            "ss-server",
+            "-A|--plugin=obfs-server;obfs=http|--manager-address a|--nftables-sets x|-l 1",
+        ),
+        ("ss-tunnel", "-A|--plugin /bin/obfsproxy"),
         (
             "sslocal",
-            "--plugin x|--plugin-mode tcp_only|--acl f|--local-dns-addr x|--remote-dns-addr x|--tun-interface-name x|--tun-device-fd-from-path x|--fake-dns-database-path x|--log-config x|--outbound-user-cookie 1|--protocol dns|--server-url ss://aes-128-gcm:x@h:1?plugin=p",
+            "--plugin obfsproxy|--plugin-mode x|--local-dns-addr x|--remote-dns-addr x|--tun-interface-name x|--tun-device-fd-from-path x|--fake-dns-database-path x|--log-config x|--outbound-user-cookie 1|--protocol dns|--server-url ss://aes-128-gcm:x@h:1?plugin=obfsproxy",
         ),
-        ("ssserver", "--manager-addr x|--manager-address x|--outbound-proxy x|--plugin-opts x"),
+        (
+            "ssserver",
+            "--manager-addr x|--manager-address x|--outbound-proxy x|--plugin /bin/obfsproxy",
+        ),
     ] {
         for line in lines.split('|') {
             let text = error(name, line);

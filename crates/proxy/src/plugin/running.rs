@@ -14,6 +14,7 @@ use adit_sys::poll::{Events, Interest, Poll};
 
 use super::find::find;
 use super::job::{Job, NOT_INHERITED, Side};
+use super::start::Surroundings;
 
 /// How long plugins have to end after SIGTERM.
 const GRACE: Duration = Duration::from_millis(1500);
@@ -39,12 +40,11 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts a plugin that listens, or connects, at `local`. `user` is whom it is to run as.
+    /// Starts a plugin that listens, or connects, at `local`.
     pub(crate) fn start(
         job: Job,
         local: SocketAddr,
-        user: Option<&str>,
-        poll: &Poll,
+        with: &Surroundings<'_>,
     ) -> Result<Self, String> {
         let cannot = |error: &dyn std::fmt::Display| format!("{job} cannot be started: {error}");
         let program = &job.plugin.program;
@@ -58,15 +58,16 @@ impl Running {
             args: &job.plugin.args,
             set: &environment.with_options(&job.plugin),
             unset: NOT_INHERITED,
-            user,
+            user: with.user,
             rights: match job.side {
                 Side::Client => Rights::Plain,
                 // It listens in place of us, who open our ports before we change users.
                 Side::Server => Rights::LowPorts,
             },
         };
-        let (child, output) = Child::start(&start).map_err(|e| cannot(&e))?;
-        poll.add(&output, 0, Interest::Level).map_err(|e| cannot(&e))?;
+        let keeper = with.keeper.ok_or_else(|| cannot(&"there is no keeper"))?;
+        let (child, output) = Child::start(&start, keeper).map_err(|e| cannot(&e))?;
+        with.poll.add(&output, 0, Interest::Level).map_err(|e| cannot(&e))?;
         let (line, last) = (Vec::new(), VecDeque::new());
         Ok(Self { job, local, child, output: Some(output), line, last })
     }

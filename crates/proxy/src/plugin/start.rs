@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use adit_engine::guard::Transport;
 use adit_observe::log;
+use adit_sys::child::Keeper;
 use adit_sys::net;
 use adit_sys::poll::Poll;
 
@@ -39,6 +40,8 @@ pub(crate) enum StartError {
 pub(crate) struct Surroundings<'a> {
     /// Watches what they say.
     pub(crate) poll: &'a Poll,
+    /// Ends them when we are killed; there is one where there is a plugin.
+    pub(crate) keeper: Option<&'a Keeper>,
     /// Whom they run as.
     pub(crate) user: Option<&'a str>,
     /// Whether the program has been told to end.
@@ -160,7 +163,7 @@ fn start_one(
         None => free_port(&job)
             .map_err(|e| StartError::Failed(format!("{job}: no port is free on loopback: {e}")))?,
     };
-    Running::start(job, local, with.user, with.poll).map_err(StartError::Failed)
+    Running::start(job, local, with).map_err(StartError::Failed)
 }
 
 /// How far a plugin is, from what the kernel tells.

@@ -114,7 +114,7 @@ fn groups(name: &CString, gid: libc::gid_t) -> io::Result<Vec<libc::gid_t>> {
     }
 }
 
-fn become_identity(identity: &Identity) -> io::Result<()> {
+pub(crate) fn become_identity(identity: &Identity) -> io::Result<()> {
     if identity.low_ports {
         prctl(libc::PR_SET_KEEPCAPS, 1, 0)?;
     }
