@@ -11,6 +11,7 @@ mod health;
 mod listeners;
 mod names;
 mod roles;
+mod subscription;
 mod supervisor;
 
 pub use supervisor::{EXIT_CONFIG, EXIT_FAILURE, EXIT_OK, run};
