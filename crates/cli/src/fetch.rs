@@ -162,7 +162,9 @@ mod https {
             Error::Timeout(_) => TOO_SLOW.to_owned(),
             Error::HostNotFound => "the provider's name cannot be resolved".to_owned(),
             Error::ConnectionFailed => "no connection to the provider".to_owned(),
-            Error::InvalidProxyUrl => "the proxy in the environment is no http:// address".to_owned(),
+            Error::InvalidProxyUrl => {
+                "the proxy in the environment is no http:// address".to_owned()
+            }
             Error::BadUri(_) | Error::Http(_) => "the address is malformed".to_owned(),
             Error::Rustls(e) => say_tls(e),
             Error::Tls(_) => "TLS with the provider failed".to_owned(),
@@ -204,7 +206,9 @@ mod https {
                     "is for another name"
                 }
                 // The second: signed by somebody who has the name of one.
-                Certificate::UnknownIssuer | Certificate::BadSignature => "is not signed by anybody whom this system trusts",
+                Certificate::UnknownIssuer | Certificate::BadSignature => {
+                    "is not signed by anybody whom this system trusts"
+                }
                 Certificate::Revoked => "is revoked",
                 _ => "is not good",
             },

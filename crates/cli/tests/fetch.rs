@@ -62,7 +62,8 @@ fn brings_the_answer() {
 fn unpacks_and_follows() {
     // "hello\n" by gzip.
     let packed = hex("1f8b0800000000000003cb48cdc9c9e7020020303a3606000000");
-    let mut raw = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
+    let mut raw =
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
     for chunk in packed.chunks(7) {
         raw.extend(format!("{:x}\r\n", chunk.len()).into_bytes());
         raw.extend(chunk);
@@ -167,7 +168,8 @@ fn tls_provider(scratch: &Scratch, names: &[&str], reply: Served) -> (Provider, 
 #[test]
 fn checks_the_certificate_of_the_provider() {
     let scratch = Scratch::new();
-    let (provider, file) = tls_provider(&scratch, &["localhost"], Served::Body("answer".to_owned()));
+    let (provider, file) =
+        tls_provider(&scratch, &["localhost"], Served::Body("answer".to_owned()));
     let url = |host: &str| format!("https://{host}:{}/{SECRET}", provider.port());
     let output = fetch(&url("localhost"), &[], Some(&file));
     assert_eq!(output.stdout, b"answer", "{output:?}");

@@ -147,10 +147,8 @@ pub(crate) const ONLINE_CACHE: Setting = Setting::Text(|raw, given| {
     raw.online.cache_file = Some(std::path::absolute(path).unwrap_or_else(|_| path.into()));
     Ok(())
 });
-pub(crate) const MAX_SERVER_RTT: Setting =
-    Setting::Seconds(|raw| &mut raw.balancer.max_server_rtt);
-pub(crate) const CHECK_INTERVAL: Setting =
-    Setting::Seconds(|raw| &mut raw.balancer.check_interval);
+pub(crate) const MAX_SERVER_RTT: Setting = Setting::Seconds(|raw| &mut raw.balancer.max_server_rtt);
+pub(crate) const CHECK_INTERVAL: Setting = Setting::Seconds(|raw| &mut raw.balancer.check_interval);
 pub(crate) const CHECK_BEST_INTERVAL: Setting =
     Setting::Seconds(|raw| &mut raw.balancer.check_best_interval);
 pub(crate) const PASSWORD: Setting = Setting::Text(|raw, given| {

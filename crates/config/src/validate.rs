@@ -11,8 +11,8 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use crate::config::{
-    Balancer, Config, KEEP_ALIVE_DEFAULT, Protection, RemoteServer, Role, SocketOptions, TIMEOUT_DEFAULT,
-    UDP_SESSIONS_DEFAULT, UDP_TIMEOUT_DEFAULT, UDP_TIMEOUT_MIN, UdpOptions,
+    Balancer, Config, KEEP_ALIVE_DEFAULT, Protection, RemoteServer, Role, SocketOptions,
+    TIMEOUT_DEFAULT, UDP_SESSIONS_DEFAULT, UDP_TIMEOUT_DEFAULT, UDP_TIMEOUT_MIN, UdpOptions,
 };
 use crate::diagnostic::{At, Findings, Origin};
 use crate::online::{Online, UPDATE_INTERVAL_DEFAULT};

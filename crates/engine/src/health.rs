@@ -74,8 +74,7 @@ impl Mark {
         }
         let strikes = self.strikes.load(Relaxed).min(16);
         let pause = (PAUSE_FIRST_MS << strikes).min(PAUSE_MAX_MS);
-        let set =
-            self.until_ms.compare_exchange(until, now_ms + pause, Relaxed, Relaxed).is_ok();
+        let set = self.until_ms.compare_exchange(until, now_ms + pause, Relaxed, Relaxed).is_ok();
         if set {
             self.strikes.store(strikes + 1, Relaxed);
         }
@@ -459,7 +458,8 @@ impl Servers {
     /// Whether a server other than `at` could be used.
     pub(crate) fn has_other(&self, at: usize, transport: Transport, now: Instant) -> bool {
         self.all.iter().enumerate().any(|(other, server)| {
-            other != at && server.health.standing(transport, server.health.ms(now)) != Standing::Down
+            other != at
+                && server.health.standing(transport, server.health.ms(now)) != Standing::Down
         })
     }
 

@@ -259,8 +259,10 @@ impl Prober {
 
     /// When a target is to be probed.
     fn due_at(&self, core: &Core, target: usize) -> Tick {
-        let is_running =
-            self.running.keys().any(|key| self.running.get(key).is_some_and(|r| r.target == target));
+        let is_running = self
+            .running
+            .keys()
+            .any(|key| self.running.get(key).is_some_and(|r| r.target == target));
         if is_running {
             return NEVER;
         }

@@ -315,7 +315,11 @@ fn bytes(count: u64) -> String {
         }
         (tenths, unit) = (tenths / 1024, next);
     }
-    if unit == "bytes" { format!("{count} bytes") } else { format!("{}.{} {unit}", tenths / 10, tenths % 10) }
+    if unit == "bytes" {
+        format!("{count} bytes")
+    } else {
+        format!("{}.{} {unit}", tenths / 10, tenths % 10)
+    }
 }
 
 /// A tenth less to a tenth more; `jitter` is below 200.

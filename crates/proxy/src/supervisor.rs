@@ -66,9 +66,8 @@ impl Failed {
 pub fn run(configs: Vec<Config>) -> u8 {
     let first = configs.first().expect("a program has a configuration");
     init_log(level(first.log_level), first.log_time);
-    let started = with_subscriptions(configs).and_then(|(configs, subscriptions)| {
-        Supervisor::start(configs, subscriptions)
-    });
+    let started = with_subscriptions(configs)
+        .and_then(|(configs, subscriptions)| Supervisor::start(configs, subscriptions));
     match started.and_then(Supervisor::serve) {
         Ok(()) => EXIT_OK,
         Err(failed) => {

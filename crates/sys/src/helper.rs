@@ -73,7 +73,8 @@ impl Helper {
             if getppid() == Some(parent) { Ok(()) } else { Err(ErrorKind::BrokenPipe.into()) }
         });
         let mut child = command.spawn()?;
-        let (stdin, output, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (stdin, output, errors) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (Some(mut stdin), Some(output), Some(errors)) = (stdin, output, errors) else {
             return Err(ErrorKind::BrokenPipe.into());
         };

@@ -1,8 +1,8 @@
 //! The keys of shadowsocks-libev, shadowsocks-rust and SIP008 files, and a few of our own.
 
 use super::readers::{
-    allow_fragmentation, allowed_plugins, bind, destinations, dscp, fixed_version, hosts, key, locals, name,
-    password, port_passwords, runtime_mode, servers, users, weight,
+    allow_fragmentation, allowed_plugins, bind, destinations, dscp, fixed_version, hosts, key,
+    locals, name, password, port_passwords, runtime_mode, servers, users, weight,
 };
 use super::{Action, For, Key};
 use crate::config::{AddressOrder, LogLevel};

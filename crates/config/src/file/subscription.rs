@@ -1,7 +1,7 @@
 //! SIP008 documents: what a provider may say, and nothing beyond it.
 
-use super::keys::{SERVER, SERVER_ENTRY};
 use super::Reader;
+use super::keys::{SERVER, SERVER_ENTRY};
 use crate::diagnostic::{Findings, Position};
 use crate::json::{self, Member, Node, Value};
 use crate::online::{About, PLACE, SERVERS_MAX};
@@ -10,8 +10,17 @@ use crate::raw::{Raw, RawServer};
 
 /// Keys of a server that a provider decides about. Every other one is ignored, as SIP008 says.
 const KEYS: [&str; 11] = [
-    "id", "remarks", "name", "server", "address", "server_port", "port", "password", "method",
-    "plugin", "plugin_opts",
+    "id",
+    "remarks",
+    "name",
+    "server",
+    "address",
+    "server_port",
+    "port",
+    "password",
+    "method",
+    "plugin",
+    "plugin_opts",
 ];
 
 /// What a document says.

@@ -143,7 +143,8 @@ fn reads_json_as_people_write_it() {
 
 #[test]
 fn reads_how_several_servers_are_looked_after() {
-    let keys = r#""balancer": {"max_server_rtt": 2, "check_interval": 20, "check_best_interval": 3}"#;
+    let keys =
+        r#""balancer": {"max_server_rtt": 2, "check_interval": 20, "check_best_interval": 3}"#;
     let config = load("ss-local", "", Some(&client(keys))).unwrap();
     let balancer = config.balancer;
     assert_eq!(balancer.max_server_rtt.as_secs(), 2);

@@ -14,8 +14,22 @@ pub(crate) const SSCONF: &str = "ssconf://";
 
 /// Schemes of other protocols that are found among links.
 const FOREIGN: [&str; 16] = [
-    "ssr", "vmess", "vless", "trojan", "hysteria", "hysteria2", "hy2", "tuic", "snell", "socks",
-    "socks5", "wireguard", "wg", "naive+https", "juicity", "anytls",
+    "ssr",
+    "vmess",
+    "vless",
+    "trojan",
+    "hysteria",
+    "hysteria2",
+    "hy2",
+    "tuic",
+    "snell",
+    "socks",
+    "socks5",
+    "wireguard",
+    "wg",
+    "naive+https",
+    "juicity",
+    "anytls",
 ];
 
 /// What one line of a list came to.

@@ -75,11 +75,8 @@ fn says_what_to_write_instead_of_other_links() {
 fn reads_lists_of_links() {
     let plain = "# servers\r\n\r\nss://aes-256-gcm:x@a.example:1#A\r\n vmess://abc\nss://aes-256-gcm:x@b.example:2\n";
     let packed = data_encoding::BASE64.encode(plain.as_bytes());
-    let wrapped: Vec<&str> = packed
-        .as_bytes()
-        .chunks(20)
-        .map(|chunk| std::str::from_utf8(chunk).unwrap())
-        .collect();
+    let wrapped: Vec<&str> =
+        packed.as_bytes().chunks(20).map(|chunk| std::str::from_utf8(chunk).unwrap()).collect();
     let url = BASE64URL_NOPAD.encode(plain.as_bytes());
     for text in [plain, &packed, &wrapped.join("\r\n"), &url, &format!("{packed}\n")] {
         let entries = entries(text).unwrap_or_else(|| panic!("{text}"));

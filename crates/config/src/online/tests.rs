@@ -264,7 +264,9 @@ fn options_and_keys_say_the_same() {
             Err(e) => Err(e.to_string()),
         }
     };
-    for (name, local) in [("ss-local", "-l 1"), ("sslocal", "-b 127.0.0.1:1"), ("ss-tunnel", "-l 1 -L h:1")] {
+    for (name, local) in
+        [("ss-local", "-l 1"), ("sslocal", "-b 127.0.0.1:1"), ("ss-tunnel", "-l 1 -L h:1")]
+    {
         let more = "--online-config-url https://h/hunter2 --online-config-update-interval 5 \
                     --online-config-allowed-plugin a --online-config-allowed-plugin b \
                     --online-config-cache-file /c";
@@ -292,7 +294,11 @@ fn options_and_keys_say_the_same() {
     let server = run("ssserver", "--server-url ssconf://h/hunter2").unwrap_err();
     assert!(server.contains("a server has no subscription"), "{server}");
     let alone = run("ss-local", "-l 1 -s h -p 1 -k x --online-config-update-interval 5").unwrap();
-    assert!(alone.warnings.iter().any(|w| w.contains("without its address")), "{:?}", alone.warnings);
+    assert!(
+        alone.warnings.iter().any(|w| w.contains("without its address")),
+        "{:?}",
+        alone.warnings
+    );
 }
 
 #[test]

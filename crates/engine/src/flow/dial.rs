@@ -203,8 +203,8 @@ impl Flow {
         match after {
             After::Client { target, protocol, body } => {
                 // With fast open a connect is done before anything was sent.
-                let took = (!self.role.stream.fast_open)
-                    .then(|| Duration::from_micros(u64::from(took)));
+                let took =
+                    (!self.role.stream.fast_open).then(|| Duration::from_micros(u64::from(took)));
                 let health = self.server_health();
                 core.log_change(health, health.connected(took), "");
                 self.on_server_connected(core, target, protocol, body)

@@ -55,7 +55,10 @@ fn pauses_double_up_to_a_minute_and_failures_together_count_once() {
             let _ = health.unreachable(now);
         }
         let pause = health.probe_at().unwrap() - now;
-        assert!(pause.abs_diff(Duration::from_secs(seconds)) < Duration::from_millis(50), "{pause:?}");
+        assert!(
+            pause.abs_diff(Duration::from_secs(seconds)) < Duration::from_millis(50),
+            "{pause:?}"
+        );
         now += pause + Duration::from_millis(10);
     }
     let _ = health.connected(None);

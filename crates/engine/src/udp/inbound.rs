@@ -7,8 +7,8 @@ use std::sync::Arc;
 use adit_handshake::parse_udp_header;
 use adit_observe::UserCounters;
 use adit_shadowsocks::{
-    Method, OpenedPacket, PACKET_HEAD_MAX, PACKET_HEADROOM, PACKET_TAILROOM,
-    PacketHead, PacketReject, RelayKey, ServerKey, ServerSession,
+    Method, OpenedPacket, PACKET_HEAD_MAX, PACKET_HEADROOM, PACKET_TAILROOM, PacketHead,
+    PacketReject, RelayKey, ServerKey, ServerSession,
 };
 use adit_sys::datagram::{Family, Route};
 use adit_wire::{Target, TargetBuf};

@@ -1,6 +1,6 @@
 //! Fetches through other programs, what is said about sets of servers, and the cache.
 
-#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+#![allow(clippy::unwrap_used, clippy::unwrap_in_result, reason = "a panic is how a test fails")]
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -54,7 +54,9 @@ fn config(servers: &str) -> Config {
 fn tells_how_sets_differ() {
     let set = |links: &str| config(&links.replace("ss:", "--server-url ss:"));
     let old = set("ss://aes-128-gcm:x@a:1 ss://aes-128-gcm:x@b:1 ss://aes-128-gcm:x@c:1");
-    let new = set("ss://aes-128-gcm:x@c:1 ss://aes-128-gcm:y@b:1 ss://aes-128-gcm:x@d:1 ss://aes-128-gcm:x@e:1");
+    let new = set(
+        "ss://aes-128-gcm:x@c:1 ss://aes-128-gcm:y@b:1 ss://aes-128-gcm:x@d:1 ss://aes-128-gcm:x@e:1",
+    );
     assert_eq!(difference(servers(&old), servers(&new)), " (2 new, 1 changed, 1 gone)");
     assert_eq!(difference(servers(&old), servers(&old)), ", nothing new");
     assert_eq!(difference(&[], servers(&old)), " (3 new, 0 changed, 0 gone)");
