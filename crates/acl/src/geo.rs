@@ -19,6 +19,15 @@ pub enum GeoDatabase {}
 
 #[cfg(not(feature = "geoip"))]
 impl GeoDatabase {
+    /// Reads no database.
+    ///
+    /// # Errors
+    /// Always.
+    #[expect(clippy::needless_pass_by_value, reason = "as the one that reads")]
+    pub fn from_bytes(_bytes: Vec<u8>) -> Result<Self, GeoError> {
+        Err(GeoError::LeftOut)
+    }
+
     pub(crate) fn walk(&self, _found: &mut dyn FnMut(Country, u128, u128)) -> Result<(), GeoError> {
         match *self {}
     }
@@ -32,6 +41,8 @@ pub enum GeoError {
     NotADatabase,
     /// It ends early, points outside of itself, or goes in circles.
     Damaged,
+    /// This build cannot read any.
+    LeftOut,
 }
 
 impl GeoError {
@@ -40,6 +51,7 @@ impl GeoError {
         match self {
             Self::NotADatabase => "geo_not_a_database",
             Self::Damaged => "geo_damaged",
+            Self::LeftOut => "geo_left_out",
         }
     }
 }
@@ -49,6 +61,7 @@ impl fmt::Display for GeoError {
         f.write_str(match self {
             Self::NotADatabase => "not a MaxMind DB file (.mmdb) of format version 2",
             Self::Damaged => "the MaxMind DB file is damaged or cut off",
+            Self::LeftOut => "this small build reads no country databases; use the full one",
         })
     }
 }

@@ -69,7 +69,6 @@ fn answer(timeout: std::time::Duration) -> Outcome {
 
 #[cfg(feature = "aws-lc")]
 mod https {
-    use std::error::Error as _;
     use std::io::{self, Read};
     use std::sync::Arc;
     use std::time::{Duration, Instant};
@@ -188,10 +187,11 @@ mod https {
             io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => TOO_SLOW.to_owned(),
             io::ErrorKind::ConnectionReset => "the provider ended the connection".to_owned(),
             // A number of the system's has no address in its text; other errors may.
-            _ if error.raw_os_error().is_some() && error.source().is_none() => {
+            _ if error.raw_os_error().is_some() => {
                 format!("no connection to the provider: {error}")
             }
-            _ => "the answer cannot be read".to_owned(),
+            // The resolver's errors have no kind.
+            _ => "the provider cannot be reached; can its name be resolved?".to_owned(),
         }
     }
 
@@ -205,7 +205,10 @@ mod https {
                 Certificate::NotValidForName | Certificate::NotValidForNameContext { .. } => {
                     "is for another name"
                 }
-                Certificate::UnknownIssuer => "is not signed by anybody whom this system trusts",
+                // The second: signed by somebody who has the name of one.
+                Certificate::UnknownIssuer | Certificate::BadSignature => {
+                    "is not signed by anybody whom this system trusts"
+                }
                 Certificate::Revoked => "is revoked",
                 _ => "is not good",
             },

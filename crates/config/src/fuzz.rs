@@ -7,6 +7,7 @@ use crate::check::check_bytes;
 use crate::flags;
 use crate::json;
 use crate::link::Link;
+use crate::online::{redirected, subscription_url};
 use crate::program::{PROGRAMS, Program};
 
 /// A configuration file, read as each program reads it.
@@ -33,6 +34,28 @@ pub fn link(text: &str) {
         let encoded = link.encode();
         if encoded.len() <= crate::link::LINK_LEN_MAX {
             assert_eq!(Link::parse(&encoded), Ok(link), "{encoded}");
+        }
+    }
+}
+
+/// The answer of a provider; and, where it is text, the address of one.
+pub fn subscription(bytes: &[u8]) {
+    let file = br#"{"local_port": 1, "online_config": {"config_url": "https://h/"}}"#;
+    let report = check_bytes(Path::new("fuzz.json"), file, Some(Program::Local), &|_| None);
+    let config = report.expect("it is a good file").config;
+    match config.subscribed(bytes) {
+        Ok(read) => {
+            assert!(read.about.servers > 0, "an answer that counts has a server");
+            drop(format!("{:?}{:?}", read.config, read.warnings));
+        }
+        Err(error) => assert!(!error.is_empty(), "a refused answer has a reason"),
+    }
+    if let Ok(text) = std::str::from_utf8(bytes)
+        && let Ok(url) = subscription_url(text)
+    {
+        assert_eq!(subscription_url(url.as_str()).as_ref(), Ok(&url));
+        if let Ok(next) = redirected(&url, text) {
+            assert_eq!(subscription_url(next.as_str()).as_ref(), Ok(&next));
         }
     }
 }

@@ -244,8 +244,11 @@ impl Answer {
         if let Some(plugin) = &entry.plugin
             && !allowed_plugins.iter().any(|allowed| **allowed == **plugin)
         {
-            self.leave_out(&format!("{}: {NOT_ALLOWED}", entry.place));
-            return;
+            return self.leave_out(&format!("{}: {NOT_ALLOWED}", entry.place));
+        }
+        // The default of the user's program is no provider's choice.
+        if entry.server.method.is_none() && findings.is_usable() {
+            return self.leave_out(&format!("{}: has no \"method\"", entry.place));
         }
         let servers = subscribed_server(entry.server, base, invoked, &mut findings);
         if findings.is_usable() && !servers.is_empty() {

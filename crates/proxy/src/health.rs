@@ -5,11 +5,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use adit_config::{Config, Endpoint, RemoteServer, Role};
+use adit_config::{Config, Endpoint, RemoteServer};
 use adit_engine::health::Health;
 use adit_engine::probe::{ProbePlan, ProbeTarget};
 
 use crate::roles;
+use crate::subscription::servers;
 
 /// What is known of each server, by its identity. One that moved to another address begins anew.
 #[derive(Default)]
@@ -70,13 +71,6 @@ impl Healths {
                 limit: balancer.max_server_rtt,
             })
         })
-    }
-}
-
-fn servers(config: &Config) -> &[RemoteServer] {
-    match &config.role {
-        Role::Client { servers, .. } => servers,
-        Role::Server { .. } => &[],
     }
 }
 

@@ -13,6 +13,7 @@ mod names;
 mod plugin;
 mod redir;
 mod roles;
+mod subscription;
 mod supervisor;
 
 pub use supervisor::{EXIT_CONFIG, EXIT_FAILURE, EXIT_OK, run};

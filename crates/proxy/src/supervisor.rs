@@ -24,6 +24,7 @@ use crate::names::NameFiles;
 use crate::plugin::{self, Plugins, StartError};
 use crate::redir;
 use crate::roles::{self, Stores};
+use crate::subscription::{self, Arrival, Subscriptions, servers};
 
 /// Exit status after an orderly end.
 pub const EXIT_OK: u8 = 0;
@@ -79,7 +80,9 @@ impl Failed {
 pub fn run(configs: Vec<Config>) -> u8 {
     let first = configs.first().expect("a program has a configuration");
     init_log(level(first.log_level), first.log_time);
-    match Supervisor::start(configs).and_then(Supervisor::serve) {
+    let started = with_subscriptions(configs)
+        .and_then(|(configs, subscriptions)| Supervisor::start(configs, subscriptions));
+    match started.and_then(Supervisor::serve) {
         Ok(()) => EXIT_OK,
         Err(failed) => {
             if failed.code == EXIT_OK {
@@ -92,9 +95,16 @@ pub fn run(configs: Vec<Config>) -> u8 {
     }
 }
 
+/// Before anything else is begun: a client without a server cannot run.
+fn with_subscriptions(mut configs: Vec<Config>) -> Result<(Vec<Config>, Subscriptions), Failed> {
+    let subscriptions = Subscriptions::start(&mut configs).map_err(Failed::runtime)?;
+    Ok((configs, subscriptions))
+}
+
 struct Supervisor {
     /// Never empty; the first speaks for the process.
     configs: Vec<Config>,
+    subscriptions: Subscriptions,
     stores: Stores,
     crew: Arc<Crew>,
     listeners: Listeners,
@@ -127,7 +137,7 @@ impl SignalQueue {
 }
 
 impl Supervisor {
-    fn start(configs: Vec<Config>) -> Result<Self, Failed> {
+    fn start(configs: Vec<Config>, subscriptions: Subscriptions) -> Result<Self, Failed> {
         configs.iter().flat_map(|c| &c.warnings).for_each(|w| log::warn!("{w}"));
         let config = &configs[0];
         let daemon = if config.daemonize {
@@ -176,6 +186,7 @@ impl Supervisor {
         let names = NameFiles::read(config.nameservers.as_deref());
         let mut this = Self {
             configs,
+            subscriptions,
             stores,
             crew,
             listeners: Listeners::default(),
@@ -283,7 +294,7 @@ impl Supervisor {
     fn serve(mut self) -> Result<(), Failed> {
         let mut events = Events::new();
         loop {
-            if let Err(e) = self.poll.wait(&mut events, Some(FILES_INTERVAL)) {
+            if let Err(e) = self.poll.wait(&mut events, Some(self.timeout())) {
                 return Err(Failed::runtime(format!("epoll: {e}")));
             }
             while let Some(signal) = self.signals.next() {
@@ -310,11 +321,45 @@ impl Supervisor {
             if self.threads.iter().any(JoinHandle::is_finished) {
                 return Err(Failed::runtime("a worker has ended by itself"));
             }
+            if let Some(arrival) = self.subscriptions.step(&self.poll) {
+                self.on_answer(arrival)?;
+            }
             if self.names.refresh() {
                 log::info!("resolver files have changed and were read again");
                 self.send_names();
             }
         }
+    }
+
+    fn timeout(&self) -> Duration {
+        let now = Instant::now();
+        let due = self.subscriptions.due(now).map(|due| due.saturating_duration_since(now));
+        due.map_or(FILES_INTERVAL, |due| due.min(FILES_INTERVAL))
+    }
+
+    /// A provider has answered: its servers take the place of those of its last answer.
+    ///
+    /// Fails only when the servers before them need a plugin that does not start any more.
+    fn on_answer(&mut self, Arrival { config: at, answer }: Arrival) -> Result<(), Failed> {
+        let put = self.configs[at]
+            .subscribed(&answer)
+            .map_err(|why| Unchanged::Wrong(vec![why]))
+            .and_then(|read| {
+                let before = servers(&self.configs[at]);
+                subscription::report(&read, Some(before));
+                if before != servers(&read.config) {
+                    let mut configs = self.configs.clone();
+                    configs[at] = read.config;
+                    self.put_in_force(configs)?;
+                }
+                Ok(())
+            });
+        match put {
+            Ok(()) => self.subscriptions.settle(at, Some(answer), ""),
+            Err(Unchanged::Lost(failed)) => return Err(failed),
+            Err(why) => self.subscriptions.settle(at, None, &why.failed().text),
+        }
+        Ok(())
     }
 
     fn send_names(&self) {
@@ -349,7 +394,17 @@ impl Supervisor {
         let env = |name: &str| std::env::var(name).ok();
         let text = |found: Vec<_>| found.iter().map(Diagnostic::to_string).collect::<Vec<_>>();
         let configs: Result<Vec<_>, _> = self.configs.iter().map(|c| c.reload(&env)).collect();
-        let configs = configs.map_err(|found| Unchanged::Wrong(text(found)))?;
+        let mut configs = configs.map_err(|found| Unchanged::Wrong(text(found)))?;
+        self.subscriptions.apply(&mut configs).map_err(|e| Unchanged::Wrong(vec![e]))?;
+        self.put_in_force(configs)?;
+        self.configs.iter().flat_map(|c| &c.warnings).for_each(|w| log::warn!("{w}"));
+        self.subscriptions.reload(&self.configs);
+        Ok(())
+    }
+
+    /// Has the listeners and workers go by other configurations; an error leaves all as it was, but
+    /// for [`Unchanged::Lost`].
+    fn put_in_force(&mut self, configs: Vec<Config>) -> Result<(), Unchanged> {
         let config = &configs[0];
         let mut opening = Opening {
             stores: &self.stores,
@@ -358,7 +413,6 @@ impl Supervisor {
             signals: &self.signals,
         };
         let (change, plugged) = opening.open(&configs, self.handles.len())?;
-        configs.iter().flat_map(|c| &c.warnings).for_each(|w| log::warn!("{w}"));
         for line in &change.lines {
             log::info!("{line}");
         }

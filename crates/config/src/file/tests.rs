@@ -142,6 +142,27 @@ fn reads_json_as_people_write_it() {
 }
 
 #[test]
+fn reads_how_several_servers_are_looked_after() {
+    let keys =
+        r#""balancer": {"max_server_rtt": 2, "check_interval": 20, "check_best_interval": 3}"#;
+    let config = load("ss-local", "", Some(&client(keys))).unwrap();
+    let balancer = config.balancer;
+    assert_eq!(balancer.max_server_rtt.as_secs(), 2);
+    assert_eq!(balancer.check_interval.as_secs(), 20);
+    assert_eq!(balancer.check_best_interval.map(|d| d.as_secs()), Some(3));
+    let default = load("ss-local", "", Some(&client(r#""balancer": {}"#))).unwrap();
+    assert_eq!(default.balancer, crate::config::Balancer::default());
+    let found = errors("ss-local", &client(r#""balancer": {"check_interval": 0}"#));
+    assert!(found.contains("key \"balancer.check_interval\""), "{found}");
+    let found = errors("ss-local", &client(r#""online_config": {"config_url": "hunter2"}"#));
+    assert!(found.contains("key \"online_config.config_url\": write an address"), "{found}");
+    assert!(!found.contains("hunter2"), "{found}");
+    let config = load("ss-server", "", Some(&server(r#""balancer": {"check_interval": 5}"#)));
+    let warnings = config.unwrap().warnings;
+    assert!(warnings[0].contains("no effect on a server"), "{warnings:?}");
+}
+
+#[test]
 fn refuses_what_is_not_there_with_its_place() {
     for (program, keys) in [
         ("ss-local", r#""acl": "/x.acl""#),
@@ -151,8 +172,6 @@ fn refuses_what_is_not_there_with_its_place() {
         ("ss-server", r#""manager_port": 1"#),
         ("ss-server", r#""workdir": "/x""#),
         ("ss-server", r#""nftables_sets": "x""#),
-        ("ss-local", r#""online_config": {"config_url": "hunter2"}"#),
-        ("ss-local", r#""balancer": {"check_interval": 5}"#),
         ("ss-local", r#""outbound_proxy": "socks5://hunter2""#),
         ("ss-local", r#""outbound_user_cookie": 5"#),
         ("ss-local", r#""protocol": "dns""#),

@@ -33,7 +33,8 @@ fn error(name: &str, line: &str) -> String {
 
 /// One value as text, so that tables can compare any of them.
 fn show(raw: &Raw, what: &str) -> String {
-    let server = &raw.server;
+    // A link is a server of its own.
+    let server = raw.servers.first().unwrap_or(&raw.server);
     match what {
         "hosts" => server
             .hosts

@@ -77,7 +77,7 @@ fn reads_lists_of_links() {
     let packed = data_encoding::BASE64.encode(plain.as_bytes());
     let wrapped: Vec<&str> =
         packed.as_bytes().chunks(20).map(|chunk| std::str::from_utf8(chunk).unwrap()).collect();
-    let url = data_encoding::BASE64URL_NOPAD.encode(plain.as_bytes());
+    let url = BASE64URL_NOPAD.encode(plain.as_bytes());
     for text in [plain, &packed, &wrapped.join("\r\n"), &url, &format!("{packed}\n")] {
         let entries = entries(text).unwrap_or_else(|| panic!("{text}"));
         assert_eq!(entries.iter().map(|entry| entry.line).collect::<Vec<_>>(), [3, 4, 5], "{text}");
