@@ -147,7 +147,7 @@ mod tests {
             for line in text.lines().filter(|line| line.starts_with("  ")) {
                 assert!(line.len() <= 120, "{line}");
             }
-            assert!(!text.contains("--acl"), "refused options are not offered");
+            assert!(!text.contains("--auth"), "refused options are not offered");
         }
     }
 

@@ -178,6 +178,10 @@ impl Raw {
             }
         } else {
             base_server.hosts.clear();
+            if !self.servers.is_empty() {
+                // Nor is the plugin there for them.
+                base_server.plugin = RawPlugin::default();
+            }
             servers = self.servers;
         }
         if self.local.is_listener() {

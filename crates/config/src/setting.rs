@@ -358,7 +358,12 @@ fn server_url(raw: &mut Raw, given: Given<'_>) -> Outcome {
     if raw.servers.len() == HOSTS_MAX {
         return Err("more than 10 links; write the servers as \"servers\" in a file".into());
     }
-    raw.servers.push(server_of_link(Link::parse(given.value)?, given.origin)?);
+    let mut server = server_of_link(Link::parse(given.value)?, given.origin)?;
+    if server.plugin.wanted().is_none() {
+        // --plugin may still name one.
+        server.plugin = RawPlugin::default();
+    }
+    raw.servers.push(server);
     Ok(())
 }
 

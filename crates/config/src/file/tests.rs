@@ -165,7 +165,6 @@ fn reads_how_several_servers_are_looked_after() {
 #[test]
 fn refuses_what_is_not_there_with_its_place() {
     for (program, keys) in [
-        ("ss-local", r#""acl": "/x.acl""#),
         ("ss-local", r#""auth": true"#),
         ("ss-local", r#""use_syslog": true"#),
         ("ss-server", r#""manager_address": "127.0.0.1:1""#),
@@ -196,7 +195,7 @@ fn refuses_what_is_not_there_with_its_place() {
         (r#""log": {"writers": ["console"]}"#, "log.writers"),
         (r#""log": {"config_path": "x"}"#, "log.config_path"),
         (r#""locals": [{"local_port": 2, "protocol": "tun"}]"#, "locals[0].protocol"),
-        (r#""servers": [{"server": "h", "acl": "x"}]"#, "servers[0].acl"),
+        (r#""servers": [{"server": "h", "outbound_proxy": "x"}]"#, "servers[0].outbound_proxy"),
     ] {
         let found = errors("ss-local", &client(keys));
         assert!(found.contains(&format!("key \"{place}\": ")), "{keys}: {found}");
