@@ -20,7 +20,7 @@ use adit_sys::{datagram, net};
 use crate::listeners::{self, Bind, ListenError, ListenOptions, Listeners, Wanted};
 use crate::names::NameFiles;
 use crate::roles::{self, Stores};
-use crate::subscription::{self, Arrival, Subscriptions, servers};
+use crate::subscription::{Arrival, Subscriptions, servers};
 
 /// Exit status after an orderly end.
 pub const EXIT_OK: u8 = 0;
@@ -276,7 +276,7 @@ impl Supervisor {
     fn on_answer(&mut self, Arrival { config: at, answer }: Arrival) {
         let outcome = self.configs[at].subscribed(&answer).and_then(|read| {
             let before = servers(&self.configs[at]);
-            subscription::report(&read, Some(before));
+            self.subscriptions.report(at, &read, before);
             if before != servers(&read.config) {
                 let mut configs = self.configs.clone();
                 configs[at] = read.config;

@@ -203,10 +203,11 @@ impl Flow {
         match after {
             After::Client { target, protocol, body } => {
                 // With fast open a connect is done before anything was sent.
-                let took =
-                    (!self.role.stream.fast_open).then(|| Duration::from_micros(u64::from(took)));
-                let health = self.server_health();
-                core.log_change(health, health.connected(took), "");
+                if !self.role.stream.fast_open {
+                    let health = self.server_health();
+                    let took = Duration::from_micros(took.into());
+                    core.log_change(health, health.connected(Some(took)), "");
+                }
                 self.on_server_connected(core, target, protocol, body)
             }
             After::Server { opener, request_salt, user, .. } => {
