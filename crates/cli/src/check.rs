@@ -57,6 +57,10 @@ fn said(report: &Report) -> String {
                 let path = local.path.display();
                 line(format_args!("listens on {path} ({:?}, tcp_only)", local.kind));
             }
+            if let Some(online) = &report.config.online {
+                let interval = online.update_interval.as_secs();
+                line(format_args!("more servers from a subscription, fetched every {interval} s"));
+            }
             for server in servers {
                 let plugin = plugin(server.plugin.as_ref(), server.mode);
                 line(format_args!("server {} ({}{plugin})", server.endpoint, server.key.method()));

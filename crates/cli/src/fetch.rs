@@ -134,7 +134,12 @@ mod https {
             .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
             .root_certs(RootCerts::new_with_certs(&certs))
             .build();
-        let config = Agent::config_builder()
+        let mut config = Agent::config_builder();
+        if is_plain {
+            // To this machine, and not by way of another.
+            config = config.proxy(None);
+        }
+        let config = config
             .tls_config(tls)
             .http_status_as_error(false)
             // They are followed here, where each is checked.

@@ -31,7 +31,7 @@ fn fetch(url: &str, args: &[&str], certs: Option<&PathBuf>) -> Output {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // One that refuses its options has ended before.
+    // One that refuses its options has ended by now.
     let _ = child.stdin.take().unwrap().write_all(url.as_bytes());
     child.wait_with_output().unwrap()
 }

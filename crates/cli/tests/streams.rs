@@ -294,6 +294,8 @@ fn a_killed_server_ends_its_connections_and_can_come_back() {
     // a Shadowsocks stream has no end of its own: a cut between two records looks whole.
     read_to_any_end(&mut client);
     assert!(pair.local.is_alive());
+    // Of what a killed process had open its listener is closed last.
+    eventually("the server is gone", || (!pair.server.is_alive()).then_some(()));
     let (_, reply) = socks5_reply(pair.local_port, "127.0.0.1", bulk.port());
     assert_eq!(reply, 5);
 

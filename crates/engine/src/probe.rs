@@ -7,7 +7,7 @@
 //! for one, the connections of applications do.
 //!
 //! A server that is marked is probed when its pause is over. With nobody connecting, probes become
-//! rare, down to one a minute. Nothing blocks; nothing allocates but a new plan.
+//! rare, down to one a minute; with many servers, so that there are ten a second. Nothing blocks; nothing allocates but a new plan.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -31,6 +31,8 @@ use crate::wheel::{Tick, ticks};
 const PROBES_MAX: usize = 16;
 /// With nobody connecting, the time between probes grows to this.
 const INTERVAL_IDLE: Duration = Duration::from_secs(60);
+/// Ten probes a second at most, however many servers there are.
+const GAP: Duration = Duration::from_millis(100);
 /// How often servers are looked at while somebody connects: one that was marked by a connection
 /// is then probed soon after its pause.
 const LOOK: Duration = Duration::from_secs(1);
@@ -285,7 +287,8 @@ impl Prober {
     fn interval(&self, now: Instant, target: usize, last: Option<(usize, Instant)>) -> Duration {
         let idle = last.map_or(Duration::ZERO, |(_, at)| now.duration_since(at));
         let best = self.plan.best_interval.filter(|_| last.is_some_and(|(at, _)| at == target));
-        let interval = best.unwrap_or(self.plan.interval);
+        let gap = GAP * u32::try_from(self.due.len()).unwrap_or(u32::MAX);
+        let interval = best.unwrap_or_else(|| self.plan.interval.max(gap));
         (idle / 2).clamp(interval, INTERVAL_IDLE.max(interval))
     }
 }

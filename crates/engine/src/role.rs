@@ -194,6 +194,8 @@ pub struct Upstream {
     /// How much it is preferred, in thousandths: with 500 it has to be twice as fast to be chosen.
     /// 0 is a spare that is used only when no other can be.
     pub weight: u16,
+    /// What is connected to is a plugin on this host, which says nothing about the server.
+    pub behind_plugin: bool,
     /// How it does; shared with every other role that uses the same server.
     pub health: Arc<Health>,
 }

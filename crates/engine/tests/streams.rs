@@ -145,6 +145,7 @@ fn client(server: SocketAddr, keys: &str, associate: Option<Associate>) -> RoleK
             outbound: OutboundOptions::default(),
             connect: Duration::from_secs(5),
             weight: 1000,
+            behind_plugin: false,
             health: Arc::default(),
         }]),
         direct: None,

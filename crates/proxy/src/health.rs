@@ -43,12 +43,16 @@ impl Healths {
         }
     }
 
-    /// What is probed: every server that is used for TCP, where there is a choice among several.
+    /// What is probed: every server that is used for TCP without a plugin, where there is a choice among several.
     pub(crate) fn plan(&self, configs: &[Config]) -> Option<Arc<ProbePlan>> {
         let mut targets: Vec<ProbeTarget> = Vec::new();
         for config in configs {
             let all = servers(config);
-            for server in all.iter().filter(|s| all.len() > 1 && s.mode.tcp()) {
+            // A plugin's server may answer nobody but its plugin.
+            let plain = |s: &&RemoteServer| {
+                s.mode.tcp() && !s.plugin.as_ref().is_some_and(|plugin| plugin.mode.tcp())
+            };
+            for server in all.iter().filter(|_| all.len() > 1).filter(plain) {
                 let health = self.of(server);
                 if targets.iter().any(|known| Arc::ptr_eq(&known.health, &health)) {
                     continue;

@@ -458,12 +458,12 @@ fn client_role(
 fn upstream(server: &RemoteServer, transport: Transport, stores: &Stores) -> Upstream {
     let RemoteServer { endpoint, plugin, .. } = server;
     let plugged = stores.plugged();
-    let (host, port, outbound) =
-        match plugged.instead(Side::Client, endpoint, plugin.as_ref(), transport) {
-            // Source address and interface are for the way out, which is the plugin's.
-            Some(local) => (UpstreamHost::Ip(local.ip()), local.port(), OutboundOptions::default()),
-            None => (upstream_host(&endpoint.host), endpoint.port, outbound(&server.outbound)),
-        };
+    let local = plugged.instead(Side::Client, endpoint, plugin.as_ref(), transport);
+    let (host, port, outbound) = match local {
+        // Source address and interface are for the way out, which is the plugin's.
+        Some(local) => (UpstreamHost::Ip(local.ip()), local.port(), OutboundOptions::default()),
+        None => (upstream_host(&endpoint.host), endpoint.port, outbound(&server.outbound)),
+    };
     Upstream {
         host,
         port,
@@ -474,6 +474,7 @@ fn upstream(server: &RemoteServer, transport: Transport, stores: &Stores) -> Ups
             Transport::Stream => server.tcp_weight,
             Transport::Datagram => server.udp_weight,
         }),
+        behind_plugin: local.is_some(),
         health: stores.healths.of(server),
     }
 }

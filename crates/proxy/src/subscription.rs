@@ -49,6 +49,8 @@ struct Subscription {
     due: Instant,
     /// In a row.
     failures: u32,
+    /// What was left out of the last good answer, which is told once.
+    left_out: Vec<String>,
 }
 
 /// An answer that has come.
@@ -109,7 +111,7 @@ impl Subscriptions {
                 match Fetch::start(&this.online.url, None, now) {
                     Ok(fetch) => {
                         // Without it the answer is found when the fetch should be over.
-                        if let Err(e) = poll.add(fetch.output(), TOKEN, Interest::Level) {
+                        if let Err(e) = watch(poll, &fetch) {
                             log::debug!("epoll: {e}");
                         }
                         this.fetch = Some(fetch);
@@ -119,6 +121,13 @@ impl Subscriptions {
             }
         }
         None
+    }
+
+    /// Puts into words what an answer says and changes; `before` are the servers until now.
+    pub(crate) fn report(&mut self, config: usize, read: &Subscribed, before: &[RemoteServer]) {
+        if let Some(Some(this)) = self.all.get_mut(config) {
+            this.report(read, Some(before));
+        }
     }
 
     /// The answer is in force, or could not be.
@@ -173,7 +182,14 @@ impl Subscriptions {
 
 impl Subscription {
     fn new(online: Online) -> Self {
-        Self { online, answer: None, fetch: None, due: Instant::now(), failures: 0 }
+        Self {
+            online,
+            answer: None,
+            fetch: None,
+            due: Instant::now(),
+            failures: 0,
+            left_out: Vec::new(),
+        }
     }
 
     /// The configuration with the servers of the cache.
@@ -223,11 +239,36 @@ impl Subscription {
                 }
             };
             let read = config.subscribed(&answer).map_err(|e| no_server(&e))?;
-            report(&read, None);
+            self.report(&read, None);
             self.succeeded(answer, Instant::now(), 100);
             return Ok(read.config);
         }
         Err(no_server(&reason))
+    }
+
+    fn report(&mut self, read: &Subscribed, before: Option<&[RemoteServer]>) {
+        if self.left_out != read.warnings {
+            read.warnings.iter().for_each(|line| log::warn!("{line}"));
+            self.left_out.clone_from(&read.warnings);
+        }
+        let About { servers: count, left_out, version, bytes_used, bytes_remaining } = read.about;
+        let mut line = format!("subscription: {count} server{}", if count == 1 { "" } else { "s" });
+        if left_out > 0 {
+            line.push_str(&format!(", {left_out} left out"));
+        }
+        if let Some(before) = before {
+            line.push_str(&difference(before, servers(&read.config)));
+        }
+        if let Some(version) = version {
+            line.push_str(&format!("; version {version}"));
+        }
+        if let Some(used) = bytes_used {
+            line.push_str(&format!("; {} used", bytes(used)));
+        }
+        if let (Some(left), Some(_)) = (bytes_remaining, bytes_used) {
+            line.push_str(&format!(", {} left", bytes(left)));
+        }
+        log::info!("{line}");
     }
 
     fn succeeded(&mut self, answer: Zeroizing<Vec<u8>>, now: Instant, jitter: u32) {
@@ -254,31 +295,6 @@ impl Subscription {
             pause.as_secs()
         );
     }
-}
-
-/// Puts into words what an answer says and changes. `before` are the servers until now.
-pub(crate) fn report(read: &Subscribed, before: Option<&[RemoteServer]>) {
-    for line in &read.warnings {
-        log::warn!("{line}");
-    }
-    let About { servers: count, left_out, version, bytes_used, bytes_remaining } = read.about;
-    let mut line = format!("subscription: {count} server{}", if count == 1 { "" } else { "s" });
-    if left_out > 0 {
-        line.push_str(&format!(", {left_out} left out"));
-    }
-    if let Some(before) = before {
-        line.push_str(&difference(before, servers(&read.config)));
-    }
-    if let Some(version) = version {
-        line.push_str(&format!("; version {version}"));
-    }
-    if let Some(used) = bytes_used {
-        line.push_str(&format!("; {} used", bytes(used)));
-    }
-    if let (Some(left), Some(_)) = (bytes_remaining, bytes_used) {
-        line.push_str(&format!(", {} left", bytes(left)));
-    }
-    log::info!("{line}");
 }
 
 /// The servers of a client.
@@ -335,7 +351,7 @@ fn no_server(reason: &str) -> String {
 fn wait(mut fetch: Fetch) -> Result<fetch::Outcome, String> {
     let broken = |e: io::Error| format!("epoll: {e}");
     let poll = Poll::new().map_err(broken)?;
-    poll.add(fetch.output(), TOKEN, Interest::Level).map_err(broken)?;
+    watch(&poll, &fetch).map_err(broken)?;
     let mut events = adit_sys::poll::Events::new();
     loop {
         let now = Instant::now();
@@ -343,13 +359,12 @@ fn wait(mut fetch: Fetch) -> Result<fetch::Outcome, String> {
             return Ok(outcome);
         }
         let left = fetch.due(now).saturating_duration_since(now);
-        // A pipe whose end has been seen stays ready.
-        if fetch.has_ended() {
-            thread::sleep(left);
-        } else {
-            poll.wait(&mut events, Some(left)).map_err(broken)?;
-        }
+        poll.wait(&mut events, Some(left)).map_err(broken)?;
     }
+}
+
+fn watch(poll: &Poll, fetch: &Fetch) -> io::Result<()> {
+    fetch.output().map_or(Ok(()), |output| poll.add(output, TOKEN, Interest::Level))
 }
 
 fn read_cache(path: &Path) -> io::Result<Option<Zeroizing<Vec<u8>>>> {

@@ -24,7 +24,7 @@ use crate::names::NameFiles;
 use crate::plugin::{self, Plugins, StartError};
 use crate::redir;
 use crate::roles::{self, Stores};
-use crate::subscription::{self, Arrival, Subscriptions, servers};
+use crate::subscription::{Arrival, Subscriptions, servers};
 
 /// Exit status after an orderly end.
 pub const EXIT_OK: u8 = 0;
@@ -346,7 +346,7 @@ impl Supervisor {
             .map_err(|why| Unchanged::Wrong(vec![why]))
             .and_then(|read| {
                 let before = servers(&self.configs[at]);
-                subscription::report(&read, Some(before));
+                self.subscriptions.report(at, &read, before);
                 if before != servers(&read.config) {
                     let mut configs = self.configs.clone();
                     configs[at] = read.config;

@@ -30,15 +30,16 @@ pub enum Heard {
 /// A helper; killed and reaped when dropped.
 pub struct Helper {
     child: Child,
-    output: ChildStdout,
+    /// `None` once its end has been read: what is at its end stays readable for those who watch it.
+    output: Option<ChildStdout>,
     errors: ChildStderr,
 }
 
 impl Helper {
     /// Starts `program` and gives it `input`, which has to fit into a pipe (64 KiB).
     ///
-    /// With `user` it runs as that user; the calling process must have one thread then. The
-    /// variables in `hidden` are not passed on.
+    /// With `user` it runs as that user; the calling process must have one thread then. Of the
+    /// environment it gets the variables in `passed` and no others, which may be secrets.
     ///
     /// # Errors
     /// There is no such program or user, or no process or descriptor to be had.
@@ -47,7 +48,7 @@ impl Helper {
         args: &[&str],
         input: &[u8],
         user: Option<&str>,
-        hidden: &[&str],
+        passed: &[&str],
     ) -> io::Result<Self> {
         let user = match user {
             Some(name) => Some(
@@ -59,9 +60,8 @@ impl Helper {
         let mut command = Command::new(program);
         command.args(args).process_group(0);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        for name in hidden {
-            command.env_remove(name);
-        }
+        command.env_clear();
+        command.envs(passed.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
         let parent = getpid();
         ffi::child::before_exec(&mut command, move || {
             if let Some(user) = &user {
@@ -78,9 +78,10 @@ impl Helper {
         let (Some(mut stdin), Some(output), Some(errors)) = (stdin, output, errors) else {
             return Err(ErrorKind::BrokenPipe.into());
         };
-        let helper = Self { child, output, errors };
-        rustix::io::ioctl_fionbio(&helper.output, true)?;
-        rustix::io::ioctl_fionbio(&helper.errors, true)?;
+        let nonblocking = rustix::io::ioctl_fionbio(&output, true)
+            .and_then(|()| rustix::io::ioctl_fionbio(&errors, true));
+        let helper = Self { child, output: Some(output), errors };
+        nonblocking?;
         // Does not block, since the pipe is empty. A helper that has ended at once says why itself.
         match stdin.write_all(input) {
             Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(e),
@@ -88,9 +89,9 @@ impl Helper {
         }
     }
 
-    /// Its standard output, to be watched.
-    pub fn output(&self) -> BorrowedFd<'_> {
-        self.output.as_fd()
+    /// Its standard output, to be watched; closed, and so no longer watched, when its end is read.
+    pub fn output(&self) -> Option<BorrowedFd<'_>> {
+        self.output.as_ref().map(AsFd::as_fd)
     }
 
     /// Reads what it wrote to its standard output.
@@ -98,7 +99,12 @@ impl Helper {
     /// # Errors
     /// The pipe is broken.
     pub fn read_output(&mut self, buf: &mut [u8]) -> io::Result<Heard> {
-        heard(self.output.read(buf))
+        let Some(output) = &mut self.output else { return Ok(Heard::End) };
+        let heard = heard(output.read(buf))?;
+        if heard == Heard::End {
+            self.output = None;
+        }
+        Ok(heard)
     }
 
     /// Reads what it wrote to its standard error.
@@ -199,11 +205,12 @@ mod tests {
 
     #[test]
     fn hides_variables_and_says_what_is_missing() {
-        // Cargo sets this one.
-        let args = ["-c", "echo ${CARGO_MANIFEST_DIR:-none}"];
-        let hidden = ["CARGO_MANIFEST_DIR"];
-        let mut helper = Helper::start(Path::new("/bin/sh"), &args, b"", None, &hidden).unwrap();
-        assert_eq!(run(&mut helper).0, b"none\n");
+        // Cargo sets both.
+        let args = ["-c", "echo ${CARGO_MANIFEST_DIR:-none} ${CARGO_PKG_NAME:-none}"];
+        let passed = ["CARGO_PKG_NAME", "NO_SUCH_VARIABLE"];
+        let mut helper = Helper::start(Path::new("/bin/sh"), &args, b"", None, &passed).unwrap();
+        assert_eq!(run(&mut helper).0, b"none adit-sys\n");
+        assert!(helper.output().is_none());
         let missing = Helper::start(Path::new("/nonexistent/adit"), &[], b"", None, &[]);
         assert_eq!(missing.err().map(|e| e.kind()), Some(ErrorKind::NotFound));
         let user = Helper::start(Path::new("/bin/true"), &[], b"", Some("no-such-user"), &[]);

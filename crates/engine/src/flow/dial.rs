@@ -232,10 +232,12 @@ impl Flow {
             }
             After::Client { target, protocol, body, way: Way::Server } => {
                 // With fast open a connect is done before anything was sent.
-                let took = (!self.role.stream.fast_open)
-                    .then(|| Duration::from_micros(u64::from(took_us)));
-                let health = self.server_health();
-                core.log_change(health, health.connected(took), "");
+                let server = &self.role.servers()[usize::from(self.server)];
+                // A plugin is near, wherever the server is.
+                if !self.role.stream.fast_open && !server.behind_plugin {
+                    let took = Duration::from_micros(took_us.into());
+                    core.log_change(&server.health, server.health.connected(Some(took)), "");
+                }
                 self.on_way_connected(core, protocol, Relay::client(target, body))
             }
             After::Server { opener, request_salt, user, .. } => {

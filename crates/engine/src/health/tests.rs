@@ -11,6 +11,7 @@ const UDP: Transport = Transport::Datagram;
 
 fn server(weight: u16) -> Upstream {
     Upstream {
+        behind_plugin: false,
         host: UpstreamHost::Name("h".into()),
         port: 1,
         key: ClientKey::parse(Method::None, "").unwrap(),

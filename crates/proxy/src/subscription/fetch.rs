@@ -17,8 +17,23 @@ const BODY_MAX: usize = 1 << 20;
 const ERRORS_MAX: usize = 1024;
 /// A helper that has closed its output is about to end: it is asked again after this.
 const ENDING: Duration = Duration::from_millis(20);
-/// Variables that are none of its business.
-const HIDDEN: [&str; 2] = ["SS_SERVER_PASSWORD", "NOTIFY_SOCKET"];
+/// What it may know of the environment. Other variables hold passwords, for all we know.
+const PASSED: [&str; 14] = [
+    "PATH",
+    "HOME",
+    "LANG",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "RES_OPTIONS",
+    "LOCALDOMAIN",
+    "LD_LIBRARY_PATH",
+    "HTTPS_PROXY",
+    "https_proxy",
+    "ALL_PROXY",
+    "all_proxy",
+    "NO_PROXY",
+    "no_proxy",
+];
 
 /// A fetch under way.
 pub(super) struct Fetch {
@@ -36,7 +51,7 @@ impl Fetch {
     /// Starts one, as `user` where the process has not become that user yet.
     pub(super) fn start(url: &Password, user: Option<&str>, now: Instant) -> Result<Self, String> {
         let program = program();
-        let started = Helper::start(&program, &["fetch"], url.as_str().as_bytes(), user, &HIDDEN);
+        let started = Helper::start(&program, &["fetch"], url.as_str().as_bytes(), user, &PASSED);
         let helper = started.map_err(|e| match e.kind() {
             io::ErrorKind::NotFound => {
                 "subscriptions are fetched by the program adit, which is not there; install it \
@@ -54,14 +69,9 @@ impl Fetch {
         Self { helper, body, errors: Vec::new(), by, ended: false }
     }
 
-    /// To be watched.
-    pub(super) fn output(&self) -> BorrowedFd<'_> {
+    /// To be watched, until it ends.
+    pub(super) fn output(&self) -> Option<BorrowedFd<'_>> {
         self.helper.output()
-    }
-
-    /// Whether its output has ended: the descriptor stays ready then.
-    pub(super) const fn has_ended(&self) -> bool {
-        self.ended
     }
 
     /// When to look at it again, if nothing comes before.
