@@ -15,6 +15,27 @@ pub(crate) struct Account {
     pub(crate) users: Vec<(String, String)>,
     /// What the client is given.
     pub(crate) client_password: String,
+    /// What both ends wrap TCP in.
+    pub(crate) guise: Option<Guise>,
+}
+
+/// A kind of traffic that simple-obfs imitates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guise {
+    /// Requests and answers of the web.
+    Http,
+    /// The web with encryption.
+    Tls,
+}
+
+impl Guise {
+    /// What it is called in the options of simple-obfs.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Tls => "tls",
+        }
+    }
 }
 
 impl Account {
@@ -27,7 +48,12 @@ impl Account {
     pub(crate) fn shared_as(method: &'static str, label: &str) -> Self {
         let password = password(method, label);
         let client_password = password.clone();
-        Self { method, server_password: password, users: Vec::new(), client_password }
+        Self { method, server_password: password, users: Vec::new(), client_password, guise: None }
+    }
+
+    /// One key for everybody, and plugins that wrap TCP in a guise.
+    pub(crate) fn in_guise(method: &'static str, guise: Guise) -> Self {
+        Self { guise: Some(guise), ..Self::shared(method) }
     }
 
     /// A server with three users, the client being the one with this number.
@@ -38,7 +64,7 @@ impl Account {
         let users = ["alice", "bob", "carol"].map(|name| (name.to_owned(), password(method, name)));
         let server_password = password(method, "server");
         let client_password = format!("{server_password}:{}", users[number].1);
-        Self { method, server_password, users: users.into(), client_password }
+        Self { method, server_password, users: users.into(), client_password, guise: None }
     }
 
     /// A server with three users and a client that knows the server's key but is none of them.

@@ -43,11 +43,14 @@ pub(crate) fn server(program: Program, account: &Account, port: u16) -> Value {
             sing_box(&inbound, &json!({ "type": "direct" }))
         }
         Program::Adit | Program::Libev | Program::Rust => {
-            let server = shadowsocks(program, method, server_password, port);
+            let mut server = shadowsocks(program, method, server_password, port);
+            if let Some(guise) = account.guise {
+                server["plugin"] = "obfs-server".into();
+                server["plugin_opts"] = format!("obfs={}", guise.name()).into();
+            }
             if users.is_empty() {
                 return server;
             }
-            let mut server = server;
             server["users"] = users.into();
             json!({ "servers": [server] })
         }
@@ -108,6 +111,11 @@ pub(crate) fn client(
             let mut client = shadowsocks(program, method, client_password, server_port);
             client["local_address"] = "127.0.0.1".into();
             client["local_port"] = local_port.into();
+            if let Some(guise) = account.guise {
+                client["plugin"] = "obfs-local".into();
+                client["plugin_opts"] =
+                    format!("obfs={};obfs-host=www.example.com", guise.name()).into();
+            }
             client
         }
     }

@@ -34,8 +34,11 @@ mod socks5;
 mod target;
 mod traffic;
 
+pub use account::Guise;
 pub use failure::Failure;
-pub use matrix::{hops, identities, relays, relays_datagrams, tunnels, tunnels_datagrams};
+pub use matrix::{
+    disguises, hops, identities, relays, relays_datagrams, tunnels, tunnels_datagrams,
+};
 pub use programs::Program;
 
 /// Makes the tests of one method with one peer: our client with its server, and the reverse.

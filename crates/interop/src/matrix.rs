@@ -1,6 +1,6 @@
 //! What every pair of programs has to carry.
 
-use crate::account::Account;
+use crate::account::{Account, Guise};
 use crate::datagram_target::DatagramTarget;
 use crate::datagrams::Lens;
 use crate::exchange::{Ending, Exchange, FirstWord};
@@ -35,6 +35,24 @@ pub fn relays(client: Program, server: Program, method: &'static str) -> Result<
     let client = server.client(client, &account)?;
     small(&client)?;
     large(&client)
+}
+
+/// Runs every exchange through simple-obfs, and datagrams, which go beside it.
+///
+/// # Errors
+/// When a program is missing or an exchange fails.
+pub fn disguises(
+    client: Program,
+    server: Program,
+    method: &'static str,
+    guise: Guise,
+) -> Result<(), Failure> {
+    let account = Account::in_guise(method, guise);
+    let server = Server::start(server, &account)?;
+    let connected = server.client(client, &account)?;
+    small(&connected)?;
+    large(&connected)?;
+    connected.run_datagrams(&LENS)
 }
 
 /// Runs datagrams of every length with one key for everybody.

@@ -3,10 +3,13 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::failure::Failure;
 use crate::scratch;
@@ -55,6 +58,7 @@ impl Process {
             .stdin(Stdio::null())
             .stdout(output)
             .stderr(errors)
+            .process_group(0)
             .spawn()
             .map_err(Failure::io(format!("start {}", file.display())))?;
         Ok(Self { child, name, log })
@@ -119,8 +123,10 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Both fail only when the program has ended and been reaped already.
-        let _ = self.child.kill();
+        // All fail only when the program has ended and been reaped already. A plugin that another
+        // program has started is in its group.
+        let group = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        let _ = group.map(|group| kill_process_group(group, Signal::KILL));
         let _ = self.child.wait();
     }
 }

@@ -102,7 +102,7 @@ impl Server {
 
     /// How connections end that pass our tunnel and this server.
     pub(crate) fn ending(&self) -> Ending {
-        ending(self.program.keeps_half_open(Role::Server))
+        ending(self.directly().keeps_half_open())
     }
 
     /// Runs an exchange through our tunnel to a fresh target.
@@ -247,6 +247,10 @@ impl<'a> Way<'a> {
     }
 
     fn keeps_half_open(self) -> bool {
+        // simple-obfs closes both directions at the first end of a stream.
+        if self.server.account.guise.is_some() {
+            return false;
+        }
         let relays = self.relays();
         relays.iter().all(|program| program.keeps_half_open(Role::Relay))
             && self.server.program.keeps_half_open(Role::Server)
