@@ -211,9 +211,8 @@ fn a_daemon_writes_its_id_and_removes_it_at_the_end() {
 
 #[test]
 fn a_daemon_that_cannot_start_says_so() {
-    let port = reserve();
-    let _taken = TcpListener::bind(("127.0.0.1", port)).unwrap();
-    let text = port.to_string();
+    let taken = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let text = taken.local_addr().unwrap().port().to_string();
     let scratch = Scratch::new();
     let pid = scratch.file("pid");
     let base = ["-s", "127.0.0.1", "-k", "x", "-m", METHOD];

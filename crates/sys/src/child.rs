@@ -238,7 +238,7 @@ mod tests {
     fn a_child_has_its_own_group_and_nothing_of_ours() {
         let (mut child, pipe, _keeper) = shell(
             "echo $PAIR; cut -d' ' -f1,5 /proc/$$/stat; ls -x /proc/$$/fd; \
-             grep SigBlk /proc/$$/status",
+             exec grep SigBlk /proc/self/status",
             &[("PAIR", "a;b=c")],
         );
         let id = child.id();
@@ -249,6 +249,7 @@ mod tests {
         let open: Vec<_> = lines.next().unwrap_or_default().split_whitespace().collect();
         assert_eq!(open, ["0", "1", "2"]);
         assert_eq!(lines.next(), Some("SigBlk:\t0000000000000000"));
+        wait_end(&child);
         assert!(child.reap().is_ok_and(|status| status.success()));
     }
 
@@ -259,10 +260,7 @@ mod tests {
         wait_readable(&pipe);
         child.end_group(End::Ask);
         assert_eq!(said(pipe), "up\n", "the pipe closes with the last of the group");
-        // A process closes its descriptors a moment before it has ended.
-        while !child.has_ended() {
-            std::thread::yield_now();
-        }
+        wait_end(&child);
         // To kill what has ended changes nothing.
         assert_eq!(child.reap().map(|s| s.signal()).ok(), Some(Some(15)));
     }
@@ -280,6 +278,7 @@ mod tests {
         let (child, pipe, keeper) = shell("trap '' TERM; sleep 600 & echo up; wait", &[]);
         let (reaped, other) = {
             let (mut child, pipe) = start_shell("exit 3", &[], &keeper);
+            wait_end(&child);
             (child.reap().ok().and_then(|status| status.code()), pipe)
         };
         assert_eq!((reaped, &*said(other)), (Some(3), ""));
@@ -309,6 +308,13 @@ mod tests {
             Child::start(&nobody, &keeper).map(drop).map_err(|e| e.kind()),
             Err(io::ErrorKind::NotFound)
         );
+    }
+
+    /// A process closes its descriptors a moment before it has ended.
+    fn wait_end(child: &Child) {
+        while !child.has_ended() {
+            std::thread::yield_now();
+        }
     }
 
     fn wait_readable(pipe: &OwnedFd) {

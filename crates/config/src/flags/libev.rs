@@ -16,7 +16,7 @@ pub(super) const TABLE: &[Flag] = &[
     Flag::new(Some('p'), "--listen-port|--server-port", Some("PORT"), SERVER, Set(set::SERVER_PORT),
         "port to listen on"),
     Flag::new(None, "--server-url", Some("LINK"), CLIENT, Secret(set::SERVER_URL),
-        "server, method and password as one ss:// link, up to 10 times; or an ssconf:// address"),
+        "server, method and password as one ss:// link, up to 10 times; or ssconf://"),
     Flag::new(None, "--online-config-url", Some("URL"), CLIENT, Secret(set::ONLINE_URL),
         "subscription with the servers (SIP008, or links), fetched by adit; https or ssconf"),
     Flag::new(None, "--online-config-update-interval", Some("SECONDS"), CLIENT, Set(set::ONLINE_INTERVAL),
