@@ -58,8 +58,9 @@ pub(crate) enum Action {
 const LOCAL: u8 = 1 << Program::Local as u8;
 const SERVER: u8 = 1 << Program::Server as u8;
 const TUNNEL: u8 = 1 << Program::Tunnel as u8;
+const MANAGER: u8 = 1 << Program::Manager as u8;
 const CLIENT: u8 = LOCAL | TUNNEL;
-const ALL: u8 = CLIENT | SERVER;
+const ALL: u8 = CLIENT | SERVER | MANAGER;
 
 impl Flag {
     const fn new(

@@ -12,7 +12,8 @@ use crate::program::{PROGRAMS, Program};
 /// A configuration file, read as each program reads it.
 pub fn config_file(bytes: &[u8]) {
     let _any = json::parse(bytes);
-    for program in [None, Some(Program::Local), Some(Program::Server), Some(Program::Tunnel)] {
+    let programs = [Program::Local, Program::Server, Program::Tunnel, Program::Manager];
+    for program in std::iter::once(None).chain(programs.map(Some)) {
         match check_bytes(Path::new("fuzz.json"), bytes, program, &|_| None) {
             Ok(report) => drop(format!("{:?}", report.config)),
             Err(errors) => assert!(!errors.is_empty(), "a refused file has an error"),

@@ -49,6 +49,25 @@ pub(crate) struct Raw {
     pub(crate) connections_per_client: Option<u32>,
     pub(crate) sessions_per_client: Option<u32>,
     pub(crate) printable_salt: Option<bool>,
+    pub(crate) manager: RawManager,
+}
+
+/// Settings of a manager, and the address of one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RawManager {
+    pub(crate) address: Option<At<ManagerHost>>,
+    pub(crate) port: Option<At<u16>>,
+    pub(crate) workdir: Option<PathBuf>,
+    pub(crate) state_file: Option<PathBuf>,
+}
+
+/// Where a manager is, as given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ManagerHost {
+    /// A host with a port of its own or none.
+    Host(Host, Option<u16>),
+    /// The absolute path of a Unix socket.
+    Unix(PathBuf),
 }
 
 /// One server: to connect to on a client, to listen on on a server.
@@ -180,6 +199,7 @@ impl Raw {
             connections_per_client: self.connections_per_client.or(base.connections_per_client),
             sessions_per_client: self.sessions_per_client.or(base.sessions_per_client),
             printable_salt: self.printable_salt.or(base.printable_salt),
+            manager: self.manager.over(base.manager),
         }
     }
 }
@@ -238,6 +258,19 @@ impl RawLocal {
             forward_address: self.forward_address.or(base.forward_address),
             forward_port: self.forward_port.or(base.forward_port),
             disabled: self.disabled || base.disabled,
+        }
+    }
+}
+
+impl RawManager {
+    fn over(self, base: Self) -> Self {
+        // A new address hides the port of the old one.
+        let port = if self.address.is_some() { None } else { base.port };
+        Self {
+            address: self.address.or(base.address),
+            port: self.port.or(port),
+            workdir: self.workdir.or(base.workdir),
+            state_file: self.state_file.or(base.state_file),
         }
     }
 }

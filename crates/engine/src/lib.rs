@@ -7,7 +7,8 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`worker`] | the loop, listeners, orders from outside |
+//! | [`worker`], `listeners` | the loop, listeners, orders from outside |
+//! | [`receipt`] | how an order is known to be carried out |
 //! | `flow` | the state machine of one connection |
 //! | `udp` | datagrams and their sessions |
 //! | `names` | sockets under the resolver |
@@ -23,8 +24,10 @@ mod core;
 pub mod crew;
 mod flow;
 pub mod guard;
+mod listeners;
 mod names;
 pub mod pool;
+pub mod receipt;
 pub mod ring;
 pub mod role;
 pub mod slab;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use adit_engine::clients::ClientTable;
 use adit_engine::crew::Crew;
-use adit_engine::guard::Guard;
+use adit_engine::guard::{Guard, OwnListeners, Transport};
 use adit_engine::role::{
     Associate, Datagrams, Inbound, Limits, NextHop, Role, RoleKind, Upstream, UpstreamHost,
 };
@@ -122,6 +122,7 @@ fn role(kind: RoleKind) -> Role {
         order: Order::System,
         replay: None,
         clients: None,
+        port: None,
         datagrams: Datagrams {
             idle: long,
             options: DatagramOptions::default(),
@@ -266,7 +267,10 @@ fn a_server_never_dials_its_own_listeners_and_private_targets_only_if_allowed() 
     let mut rig = Rig::new();
     let target = echo();
     let own = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let guard = Guard { block_private: false, streams: vec![own], datagrams: vec![target] };
+    let listeners = OwnListeners::default();
+    listeners.add(Transport::Stream, own);
+    listeners.add(Transport::Datagram, target);
+    let guard = Guard { block_private: false, own: Arc::new(listeners) };
     let (_, guarded) = rig.listen(server(PORT, &[], guard));
     let proxy = rig.client(guarded, PORT);
     passes(&mut connect(proxy, &by_ip(target)), b"allowed");

@@ -4,6 +4,7 @@
 //! database) is called through `libc` in the module `ffi`, the only one here with `unsafe`. Nothing
 //! in this crate allocates on a path that runs per connection, and nothing here knows a protocol.
 
+pub mod control;
 pub mod datagram;
 mod ffi;
 pub mod net;

@@ -3,7 +3,7 @@
 //! Reads and writes return [`Io`]: the engine must tell "would block" from an end and from a
 //! failure on every call, and an `io::Error` for the common case would say it less clearly.
 
-mod unix;
+pub(crate) mod unix;
 
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut};

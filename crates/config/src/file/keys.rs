@@ -62,7 +62,10 @@ pub(super) static TOP: &[Key] = &[
         Action::Refuse("logs go to standard error, which the systemd journal keeps; write false"),
     ),
     Key::new("tcp_tproxy", Action::Refuse(set::NO_REDIR)),
-    Key::new("manager_address|manager_port|workdir", Action::Refuse(set::NO_MANAGER)),
+    Key::set("manager_address", set::MANAGER_ADDRESS).only(For::Server),
+    Key::set("manager_port", set::MANAGER_PORT).only(For::Server),
+    Key::set("workdir", set::WORKDIR).only(For::Manager),
+    Key::set("state_file", set::STATE_FILE).only(For::Manager),
     Key::new("nftables_sets", Action::Refuse(set::NO_NFTABLES)),
     Key::new("online_config", Action::Refuse(set::NO_ONLINE)),
     Key::new(

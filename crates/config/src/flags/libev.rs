@@ -1,9 +1,12 @@
-//! Options of `ss-local`, `ss-server` and `ss-tunnel`: those of shadowsocks-libev 3.3.5, the
+//! Options of `ss-local`, `ss-server`, `ss-tunnel` and `ss-manager`: those of shadowsocks-libev 3.3.5, the
 //! long ones of its successor shadowsocks-c, and a few of our own.
 
 use super::Action::{Config, Help, Path, Refuse, Secret, Set, Version, Warn};
-use super::{ALL, CLIENT, Flag, LOCAL, SERVER, TUNNEL};
+use super::{ALL, CLIENT, Flag, LOCAL, MANAGER, SERVER, TUNNEL};
 use crate::setting as set;
+
+const ONE_PORT: &str = "a manager has many ports; write them with their passwords into \
+                        \"port_password\" of a file, or add them by request";
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Flag] = &[
@@ -11,6 +14,8 @@ pub(super) const TABLE: &[Flag] = &[
         "server to use; up to 10 times"),
     Flag::new(Some('s'), "--listen-address|--server", Some("HOST[:PORT]"), SERVER, Set(set::SERVER),
         "address to listen on; up to 10 times"),
+    Flag::new(Some('s'), "--listen-address|--server", Some("HOST"), MANAGER, Set(set::SERVER),
+        "address at which ports listen (default 0.0.0.0); up to 10 times"),
     Flag::new(Some('p'), "--server-port", Some("PORT"), CLIENT, Set(set::SERVER_PORT),
         "port of the server"),
     Flag::new(Some('p'), "--listen-port|--server-port", Some("PORT"), SERVER, Set(set::SERVER_PORT),
@@ -23,6 +28,16 @@ pub(super) const TABLE: &[Flag] = &[
         "port to listen on"),
     Flag::new(Some('l'), "--local-port", Some("PORT"), SERVER,
         Refuse("the server has no local port; write its port with -p or --listen-port"), ""),
+    Flag::new(Some('p'), "--server-port", Some("PORT"), MANAGER, Refuse(ONE_PORT), ""),
+    Flag::new(Some('l'), "--local-port", Some("PORT"), MANAGER,
+        Refuse("the manager has no local port; its own address is --manager-address"), ""),
+    Flag::new(None, "--manager-address", Some("ADDRESS"), MANAGER, Set(set::MANAGER_ADDRESS),
+        "where to take requests: HOST:PORT for UDP, or the path of a Unix socket (default ~/.ss-manager.socks)"),
+    Flag::new(None, "--state-file", Some("FILE"), MANAGER, Path(|raw, path| raw.manager.state_file = Some(path)),
+        "file that keeps added ports across restarts (default: none)"),
+    Flag::new(Some('D'), "--workdir", Some("DIRECTORY"), MANAGER, Path(|raw, path| raw.manager.workdir = Some(path)),
+        "directory that keeps added ports across restarts, in the file ports.json"),
+    Flag::new(None, "--executable", Some("FILE"), MANAGER, Warn(set::NO_EXECUTABLE), ""),
     Flag::new(Some('L'), "--destination|--tunnel-address", Some("HOST:PORT"), TUNNEL, Set(set::TARGET),
         "where every connection goes"),
     Flag::new(Some('k'), "--password", Some("PASSWORD"), ALL, Secret(set::PASSWORD),
@@ -46,7 +61,7 @@ pub(super) const TABLE: &[Flag] = &[
         "limit of open files"),
     Flag::new(Some('i'), "--interface", Some("NAME"), ALL, Set(set::INTERFACE),
         "network interface of outgoing connections"),
-    Flag::new(Some('b'), "--outbound-address", Some("ADDRESS"), SERVER, Set(set::OUTBOUND_ADDRESS),
+    Flag::new(Some('b'), "--outbound-address", Some("ADDRESS"), SERVER | MANAGER, Set(set::OUTBOUND_ADDRESS),
         "source address of outgoing connections; once for IPv4, once for IPv6"),
     Flag::new(None, "--outbound-address", Some("ADDRESS"), CLIENT, Set(set::OUTBOUND_ADDRESS),
         "source address of outgoing connections; once for IPv4, once for IPv6"),
@@ -109,7 +124,8 @@ pub(super) const TABLE: &[Flag] = &[
     Flag::new(None, "--mtu", Some("BYTES"), ALL, Warn(set::NO_MTU), ""),
     Flag::new(None, "--plugin|--plugin-opts", Some("NAME"), ALL, Refuse(set::NO_PLUGIN), ""),
     Flag::new(None, "--acl", Some("FILE"), ALL, Refuse(set::NO_ACL), ""),
-    Flag::new(None, "--manager-address", Some("ADDRESS"), SERVER, Refuse(set::NO_MANAGER), ""),
+    Flag::new(None, "--manager-address", Some("ADDRESS"), SERVER, Set(set::MANAGER_ADDRESS),
+        "manager to report traffic to: HOST:PORT for UDP, or the path of a Unix socket"),
     Flag::new(None, "--nftables-sets", Some("SETS"), SERVER, Refuse(set::NO_NFTABLES), ""),
     Flag::new(Some('A'), "--auth", None, ALL,
         Refuse("one-time auth was removed from Shadowsocks; use an AEAD or 2022 method without it"), ""),
