@@ -31,7 +31,7 @@ use std::path::PathBuf;
 
 use adit_shadowsocks::Method;
 
-use crate::config::{Mode, ServerListener};
+use crate::config::{Mode, OutboundOptions, ServerListener};
 use crate::endpoint::Endpoint;
 use crate::raw::Raw;
 use crate::secret::{Password, Secret};
@@ -71,7 +71,9 @@ pub struct ManagerOptions {
     pub state_file: Option<PathBuf>,
     /// A directory that is made for the file above, if it is not there.
     pub workdir: Option<PathBuf>,
-    /// The ports of the configuration, by number; each number once.
+    /// Options of outgoing sockets, where a port does not say otherwise.
+    pub outbound: OutboundOptions,
+    /// The ports of the configuration, each number once.
     pub ports: Vec<ManagedPort>,
     /// What a port has that does not say otherwise.
     pub(crate) template: Raw,

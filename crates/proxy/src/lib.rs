@@ -8,7 +8,9 @@
 #![forbid(unsafe_code)]
 
 mod listeners;
+mod manager;
 mod names;
+mod reporter;
 mod roles;
 mod supervisor;
 

@@ -1,5 +1,6 @@
 //! Opening, keeping and closing listeners, so that a reload is a difference and not a restart.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -8,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use adit_config::{Endpoint, Host};
-use adit_engine::guard::Transport;
+use adit_engine::guard::{OwnListeners, Transport};
 use adit_engine::role::Role;
 use adit_engine::worker::{Command, Handle, LISTENERS_MAX, ListenerId};
 use adit_observe::log;
@@ -94,7 +95,27 @@ pub(crate) struct ListenOptions {
 #[derive(Default)]
 pub(crate) struct Listeners {
     open: Vec<Open>,
+    /// Closed with their connections, but workers may have them open still.
+    closing: Vec<Place>,
     next_id: u32,
+}
+
+/// Which of the listeners a change is about; the others stay as they are.
+#[derive(Clone, Copy)]
+pub(crate) enum Scope {
+    /// All.
+    All,
+    /// Those at a port.
+    Port(u16),
+}
+
+/// What happens to listeners that are open at a place that is wanted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// They stay and get another role.
+    Kept,
+    /// They close with their connections, and others are opened in their place.
+    Replaced,
 }
 
 /// What a reload changes, opened but not in force.
@@ -103,6 +124,8 @@ pub(crate) struct Change {
     added: Vec<(Place, Vec<OwnedFd>, Arc<Role>)>,
     kept: Vec<(ListenerId, Arc<Role>)>,
     removed: Vec<ListenerId>,
+    /// What happens to the connections of those removed.
+    standing: Standing,
     /// Start-up lines, one an address.
     pub(crate) lines: Vec<String>,
 }
@@ -116,23 +139,39 @@ impl Listeners {
         options: &ListenOptions,
         workers: usize,
     ) -> Result<Change, ListenError> {
-        let mut change =
-            Change { added: Vec::new(), kept: Vec::new(), removed: Vec::new(), lines: Vec::new() };
+        self.prepare_within(Scope::All, Standing::Kept, wanted, options, workers)
+    }
+
+    /// As [`Listeners::prepare`], about some of the listeners.
+    pub(crate) fn prepare_within(
+        &self,
+        scope: Scope,
+        standing: Standing,
+        wanted: &[Wanted],
+        options: &ListenOptions,
+        workers: usize,
+    ) -> Result<Change, ListenError> {
+        let mut change = Change {
+            added: Vec::new(),
+            kept: Vec::new(),
+            removed: Vec::new(),
+            standing,
+            lines: Vec::new(),
+        };
         let mut seen: Vec<Place> = Vec::new();
         let mut skipped = None;
         let places = places(wanted)?;
-        if places.len() > LISTENERS_MAX {
-            let error = format!("{LISTENERS_MAX} listeners at most; TCP and UDP are two");
-            let what = format!("{} addresses", places.len());
-            return Err(ListenError { what, error: io::Error::other(error) });
-        }
+        let others = self.open.iter().filter(|open| !scope.includes(&open.place)).count();
+        check_count(others + places.len())?;
+        let in_scope = || self.open.iter().filter(|open| scope.includes(&open.place));
         for (place, wanted) in places {
             if seen.contains(&place) {
                 let error = io::Error::new(io::ErrorKind::AddrInUse, "named twice");
                 return Err(ListenError { what: place.to_string(), error });
             }
             seen.push(place.clone());
-            if let Some(open) = self.open.iter().find(|o| o.place == place) {
+            let known = in_scope().find(|open| open.place == place);
+            if let Some(open) = known.filter(|_| standing == Standing::Kept) {
                 change.kept.push((open.id, Arc::clone(&wanted.role)));
             } else {
                 match self.open_all(&place, options, workers, &seen) {
@@ -151,22 +190,38 @@ impl Listeners {
         if let (true, Some(error)) = (change.lines.is_empty(), skipped) {
             return Err(error);
         }
-        change.removed = self
-            .open
-            .iter()
-            .filter(|o| !change.kept.iter().any(|(id, _)| *id == o.id))
-            .map(|o| o.id)
-            .collect();
+        let kept: HashSet<ListenerId> = change.kept.iter().map(|(id, _)| *id).collect();
+        change.removed = in_scope().map(|open| open.id).filter(|id| !kept.contains(id)).collect();
         Ok(change)
     }
 
-    /// Puts a change in force on every worker.
-    pub(crate) fn apply(&mut self, change: Change, workers: &[Handle]) {
+    /// The change that closes a port with its connections.
+    pub(crate) fn without(&self, port: u16) -> Change {
+        let scope = Scope::Port(port);
+        let gone = self.open.iter().filter(|open| scope.includes(&open.place));
+        Change {
+            added: Vec::new(),
+            kept: Vec::new(),
+            removed: gone.map(|open| open.id).collect(),
+            standing: Standing::Replaced,
+            lines: Vec::new(),
+        }
+    }
+
+    /// Puts a change in force on every worker; `own` is told where we listen now.
+    pub(crate) fn apply(&mut self, change: Change, workers: &[Handle], own: &OwnListeners) {
+        let ends = change.standing == Standing::Replaced;
         for id in change.removed {
             if let Some(at) = self.open.iter().position(|o| o.id == id) {
-                forget(&self.open.swap_remove(at).place);
+                let place = self.open.swap_remove(at).place;
+                forget(&place);
+                if let Place::Internet(addr, transport) = &place {
+                    own.remove(*transport, *addr);
+                }
+                self.closing.extend(ends.then_some(place));
             }
-            workers.iter().for_each(|w| w.send(Command::Unlisten(id)));
+            let order = if ends { Command::Close } else { Command::Unlisten };
+            workers.iter().for_each(|w| w.send(order(id)));
         }
         for (id, role) in change.kept {
             workers.iter().for_each(|w| w.send(Command::Assign(id, Arc::clone(&role))));
@@ -175,6 +230,9 @@ impl Listeners {
             let id = ListenerId(self.next_id);
             self.next_id += 1;
             let transport = place.transport();
+            if let Place::Internet(addr, transport) = &place {
+                own.add(*transport, *addr);
+            }
             self.open.push(Open { id, place });
             for (worker, fd) in workers.iter().zip(fds) {
                 let role = Arc::clone(&role);
@@ -184,6 +242,11 @@ impl Listeners {
                 });
             }
         }
+    }
+
+    /// Workers have closed what they were told to close.
+    pub(crate) fn closed(&mut self) {
+        self.closing.clear();
     }
 
     /// Takes away what listeners leave in the file system.
@@ -221,7 +284,8 @@ impl Listeners {
             Transport::Stream => net::listen(addr, sharing, v6_only, &options.stream),
             Transport::Datagram => datagram::bind(addr, sharing, v6_only, &options.datagram),
         };
-        let beside_own = self.open.iter().any(|open| overlap(&open.place, place));
+        let ours = self.open.iter().map(|open| &open.place).chain(&self.closing);
+        let beside_own = ours.into_iter().any(|ours| overlap(ours, place));
         if !options.reuse_port && !beside_own {
             // With a shared port the kernel would let a second program of the same user in
             // silently, so the port is tried alone first. Where a listener of ours is still open,
@@ -229,6 +293,30 @@ impl Listeners {
             drop(listen(PortSharing::Exclusive).map_err(error)?);
         }
         (0..workers).map(|_| listen(PortSharing::Shared).map_err(error)).collect()
+    }
+}
+
+/// Whether all that changes want together is no more than a worker can have.
+pub(crate) fn within_limit(changes: &[Change]) -> Result<(), ListenError> {
+    check_count(changes.iter().map(|change| change.added.len() + change.kept.len()).sum())
+}
+
+fn check_count(listeners: usize) -> Result<(), ListenError> {
+    if listeners <= LISTENERS_MAX {
+        return Ok(());
+    }
+    let error = format!("{LISTENERS_MAX} listeners at most; TCP and UDP are two");
+    let what = format!("{listeners} addresses");
+    Err(ListenError { what, error: io::Error::other(error) })
+}
+
+impl Scope {
+    fn includes(self, place: &Place) -> bool {
+        match (self, place) {
+            (Self::All, _) => true,
+            (Self::Port(port), Place::Internet(addr, _)) => addr.port() == port,
+            (Self::Port(_), Place::Unix(_)) => false,
+        }
     }
 }
 
@@ -265,7 +353,7 @@ fn places(wanted: &[Wanted]) -> Result<Vec<(Place, &Wanted)>, ListenError> {
 }
 
 /// Every address that a port to listen on stands for.
-pub(crate) fn addresses(endpoint: &Endpoint) -> Result<Vec<SocketAddr>, ListenError> {
+fn addresses(endpoint: &Endpoint) -> Result<Vec<SocketAddr>, ListenError> {
     let Endpoint { host, port } = endpoint;
     match host {
         Host::Ip(ip) => Ok(vec![SocketAddr::new(*ip, *port)]),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use adit_config::manager::ManagerAddress;
 use adit_config::{Config, Diagnostic, LogLevel};
 use adit_engine::crew::Crew;
 use adit_engine::guard::Transport;
@@ -17,8 +18,10 @@ use adit_sys::process::{self, Daemon};
 use adit_sys::signal::{Signal, Signals};
 use adit_sys::{datagram, net};
 
-use crate::listeners::{self, Bind, ListenError, ListenOptions, Listeners, Wanted};
+use crate::listeners::{ListenOptions, Listeners, Wanted};
+use crate::manager::{self, Desk, Hands, ManagedPorts};
 use crate::names::NameFiles;
+use crate::reporter::Reporter;
 use crate::roles::{self, Stores};
 
 /// Exit status after an orderly end.
@@ -53,6 +56,10 @@ impl Failed {
     fn runtime(text: impl Into<String>) -> Self {
         Self { code: EXIT_FAILURE, text: text.into() }
     }
+
+    fn config(lines: Vec<String>) -> Self {
+        Self { code: EXIT_CONFIG, text: lines.join("; ") }
+    }
 }
 
 /// Runs a program until it is told to stop; returns its exit status.
@@ -85,7 +92,16 @@ struct Supervisor {
     threads: Vec<JoinHandle<io::Result<()>>>,
     signals: Signals,
     poll: Poll,
+    /// The ports of a manager, and where requests for them come in.
+    manager: Option<(ManagedPorts, Desk)>,
+    /// What tells a manager elsewhere.
+    reporter: Option<Reporter>,
 }
+
+/// Tokens of the control plane's poll. It looks at everything whenever it wakes.
+const SIGNALS: u64 = 0;
+const REQUESTS: u64 = 1;
+const CONFIRMED: u64 = 2;
 
 impl Supervisor {
     fn start(configs: Vec<Config>) -> Result<Self, Failed> {
@@ -103,7 +119,7 @@ impl Supervisor {
         let signals = Signals::take_over()
             .map_err(|e| Failed::runtime(format!("cannot take over signals: {e}")))?;
         let poll = Poll::new().map_err(|e| Failed::runtime(format!("epoll: {e}")))?;
-        poll.add(&signals, 0, Interest::Level)
+        poll.add(&signals, SIGNALS, Interest::Level)
             .map_err(|e| Failed::runtime(format!("epoll: {e}")))?;
         let descriptors = descriptor_limit(config)?;
         let worker_count = worker_count(config);
@@ -113,10 +129,19 @@ impl Supervisor {
         let crew = Crew::new(u16::try_from(worker_count).unwrap_or(u16::MAX))
             .map_err(|e| Failed::runtime(format!("eventfd: {e}")))?;
         let mut listeners = Listeners::default();
-        let wanted = wanted(&configs, &stores).map_err(|e| Failed::runtime(e.to_string()))?;
-        let change = listeners
-            .prepare(&wanted, &listen_options(config), worker_count)
-            .map_err(|e| Failed::runtime(e.to_string()))?;
+        let mut ports = match &config.manager {
+            Some(_) => Some(ManagedPorts::load(config).map_err(Failed::config)?),
+            None => None,
+        };
+        let changes = match &mut ports {
+            Some(ports) => ports.open_all(&listeners, &stores, worker_count),
+            None => {
+                let wanted = wanted(&configs, &stores);
+                let options = listen_options(config);
+                listeners.prepare(&wanted, &options, worker_count).map(|change| vec![change])
+            }
+        };
+        let changes = changes.map_err(|e| Failed::runtime(e.to_string()))?;
         if let Some(path) = &config.pid_file {
             write_pid(path)?;
         }
@@ -124,6 +149,8 @@ impl Supervisor {
             process::become_user(user)
                 .map_err(|e| Failed::runtime(format!("cannot become user {user}: {e}")))?;
         }
+        let manager = ports.map(|ports| open_desk(config, ports, &poll)).transpose()?;
+        let reporter = reporter(&configs).map_err(Failed::runtime)?;
         let names = NameFiles::read(config.nameservers.as_deref());
         let mut this = Self {
             configs,
@@ -135,14 +162,18 @@ impl Supervisor {
             threads: Vec::new(),
             signals,
             poll,
+            manager,
+            reporter,
         };
         for number in 0..worker_count {
             this.start_worker(number, descriptors, worker_count)?;
         }
-        for line in &change.lines {
-            log::info!("{line}");
+        for change in changes {
+            for line in &change.lines {
+                log::info!("{line}");
+            }
+            listeners.apply(change, &this.handles, this.stores.own());
         }
-        listeners.apply(change, &this.handles);
         this.listeners = listeners;
         log::info!(
             "{} {}: {} worker{}, {}, up to {} connections",
@@ -231,7 +262,7 @@ impl Supervisor {
     fn serve(mut self) -> Result<(), Failed> {
         let mut events = Events::new();
         loop {
-            if let Err(e) = self.poll.wait(&mut events, Some(FILES_INTERVAL)) {
+            if let Err(e) = self.poll.wait(&mut events, Some(self.patience())) {
                 return Err(Failed::runtime(format!("epoll: {e}")));
             }
             while let Some(signal) = self.signals.next() {
@@ -244,10 +275,41 @@ impl Supervisor {
             if self.threads.iter().any(JoinHandle::is_finished) {
                 return Err(Failed::runtime("a worker has ended by itself"));
             }
+            self.step_manager();
+            if let Some(reporter) = &mut self.reporter {
+                reporter.step(Instant::now(), &self.stores);
+            }
             if self.names.refresh() {
                 log::info!("resolver files have changed and were read again");
                 self.send_names();
             }
+        }
+    }
+
+    /// How long to wait for something to happen.
+    fn patience(&self) -> Duration {
+        let now = Instant::now();
+        let retry = self.manager.as_ref().and_then(|(ports, _)| ports.retry_at());
+        let report = self.reporter.as_ref().map(|reporter| reporter.due(now));
+        let due = retry.into_iter().chain(report).min();
+        due.map_or(FILES_INTERVAL, |due| due.saturating_duration_since(now).min(FILES_INTERVAL))
+    }
+
+    /// Lets a manager go on: requests, answers, what has to be tried again.
+    fn step_manager(&mut self) {
+        let Some((ports, desk)) = &mut self.manager else { return };
+        let waited = desk.waits();
+        let mut hands = Hands {
+            listeners: &mut self.listeners,
+            workers: &self.handles,
+            stores: &self.stores,
+        };
+        desk.step(ports, &mut hands);
+        // While it waits for workers, a request that is there must not keep the poll awake.
+        if desk.waits() != waited
+            && let Err(e) = self.poll.set_listening(desk.requests(), REQUESTS, !desk.waits())
+        {
+            log::error!("epoll: {e}");
         }
     }
 
@@ -266,6 +328,7 @@ impl Supervisor {
             Err(lines) => {
                 lines.iter().for_each(|line| log::error!("{line}"));
                 log::error!("reload failed; the old configuration stays in force");
+                self.stores.forget_unused();
             }
         }
         notify(&[sd_notify::NotifyState::Ready]);
@@ -276,21 +339,46 @@ impl Supervisor {
         let text = |found: Vec<_>| found.iter().map(Diagnostic::to_string).collect::<Vec<_>>();
         let configs: Result<Vec<_>, _> = self.configs.iter().map(|c| c.reload(&env)).collect();
         let configs = configs.map_err(text)?;
-        let wanted = wanted(&configs, &self.stores).map_err(|e| vec![e.to_string()])?;
         let config = &configs[0];
-        let change = self
-            .listeners
-            .prepare(&wanted, &listen_options(config), self.handles.len())
-            .map_err(|e| vec![e.to_string()])?;
+        let (listeners, stores, workers) = (&self.listeners, &self.stores, self.handles.len());
+        let mut rebased = None;
+        let changes = match &self.manager {
+            Some((ports, _)) => {
+                let mut made = ports.rebase(config, listeners, stores, workers)?;
+                let changes = std::mem::take(&mut made.changes);
+                rebased = Some(made);
+                changes
+            }
+            None => {
+                let change =
+                    listeners.prepare(&wanted(&configs, stores), &listen_options(config), workers);
+                vec![change.map_err(|e| e.to_string()).map_err(|e| vec![e])?]
+            }
+        };
+        let reports_elsewhere = report_to(&configs) != report_to(&self.configs);
+        let reporter = if reports_elsewhere {
+            reporter(&configs).map_err(|e| vec![e])?
+        } else {
+            self.reporter.take()
+        };
         configs.iter().flat_map(|c| &c.warnings).for_each(|w| log::warn!("{w}"));
-        for line in &change.lines {
+        for line in changes.iter().flat_map(|change| &change.lines) {
             log::info!("{line}");
         }
         if worker_count(config) != self.handles.len() {
             log::warn!("the number of workers changes only with a restart");
         }
-        self.listeners.apply(change, &self.handles);
-        self.stores.forget_users();
+        if is_moved(config, &self.configs[0]) {
+            log::warn!("the manager's address and its state file change only with a restart");
+        }
+        for change in changes {
+            self.listeners.apply(change, &self.handles, self.stores.own());
+        }
+        if let (Some((ports, _)), Some(rebased)) = (&mut self.manager, rebased) {
+            ports.adopt(rebased);
+        }
+        self.reporter = reporter;
+        self.stores.forget_unused();
         init_log(level(config.log_level), config.log_time);
         if config.nameservers != self.configs[0].nameservers {
             self.names = NameFiles::read(config.nameservers.as_deref());
@@ -310,12 +398,17 @@ impl Supervisor {
         });
         log::info!("{line}");
         self.stores.report_users(|line| log::info!("{line}"));
+        if let Some((ports, _)) = &self.manager {
+            ports.report(&self.stores, |line| log::info!("{line}"));
+        }
     }
 
     /// Closes the listeners and lets open connections end; a second signal ends them at once.
-    fn drain(self) -> Result<(), Failed> {
+    fn drain(mut self) -> Result<(), Failed> {
         log::info!("stopping: open connections get {} s to end", DRAIN_LIMIT.as_secs());
         notify(&[sd_notify::NotifyState::Stopping]);
+        // No request is taken any more; a socket's file goes with it.
+        self.manager = None;
         let by = Instant::now() + DRAIN_LIMIT;
         self.handles.iter().for_each(|h| h.send(Command::Drain(by)));
         let mut events = Events::new();
@@ -331,20 +424,56 @@ impl Supervisor {
             remove_pid(path);
         }
         self.listeners.clean_up();
+        if let Some(reporter) = self.reporter {
+            reporter.finish(&self.stores);
+        }
         log::info!("stopped");
         Ok(())
     }
 }
 
-fn wanted(configs: &[Config], stores: &Stores) -> Result<Vec<Wanted>, ListenError> {
-    let mut own = Vec::new();
-    for (bind, transport) in configs.iter().flat_map(roles::binds) {
-        if let Bind::Internet(endpoint) = bind {
-            let addrs = listeners::addresses(&endpoint)?.into_iter();
-            own.extend(addrs.map(|addr| (addr, transport)));
-        }
-    }
-    Ok(configs.iter().flat_map(|config| roles::wanted(config, stores, &own)).collect())
+fn wanted(configs: &[Config], stores: &Stores) -> Vec<Wanted> {
+    configs.iter().flat_map(|config| roles::wanted(config, stores)).collect()
+}
+
+/// Opens the socket of a manager.
+fn open_desk(
+    config: &Config,
+    mut ports: ManagedPorts,
+    poll: &Poll,
+) -> Result<(ManagedPorts, Desk), Failed> {
+    let address = &config.manager.as_ref().expect("a manager has its settings").address;
+    let open = || {
+        let desk = Desk::new(manager::bind(address)?)?;
+        poll.add(desk.requests(), REQUESTS, Interest::Level)?;
+        poll.add(desk.confirmed(), CONFIRMED, Interest::Level)?;
+        Ok::<_, io::Error>(desk)
+    };
+    let desk = open()
+        .map_err(|e| Failed::runtime(format!("cannot take requests at {address}: {e}")))?;
+    // Now, by the user that we have become, so that a file that cannot be kept is known at once.
+    ports.save();
+    log::info!("manager at {address}");
+    Ok((ports, desk))
+}
+
+/// The manager to report to.
+fn report_to(configs: &[Config]) -> Option<&ManagerAddress> {
+    configs.iter().find_map(|config| config.report_to.as_ref())
+}
+
+fn reporter(configs: &[Config]) -> Result<Option<Reporter>, String> {
+    let Some(address) = report_to(configs) else { return Ok(None) };
+    let reporter = Reporter::new(address);
+    reporter.map(Some).map_err(|e| format!("cannot report to the manager at {address}: {e}"))
+}
+
+/// Whether a manager's own place would be another one.
+fn is_moved(new: &Config, old: &Config) -> bool {
+    let place = |config: &Config| {
+        config.manager.as_ref().map(|m| (m.address.clone(), m.state_file.clone()))
+    };
+    place(new) != place(old)
 }
 
 /// Datagram sessions of one worker: as configured, as far as descriptors go.
@@ -356,7 +485,7 @@ fn sessions_max(config: &Config, descriptors: u64, workers: usize) -> usize {
     (config.udp.sessions_max as usize).min(share.max(16))
 }
 
-fn listen_options(config: &Config) -> ListenOptions {
+pub(crate) fn listen_options(config: &Config) -> ListenOptions {
     ListenOptions {
         stream: roles::incoming(config),
         datagram: roles::datagram_incoming(config),

@@ -31,6 +31,7 @@ impl Config {
             address: manager.address.clone(),
             state_file: manager.state_file.clone(),
             workdir: manager.workdir.clone(),
+            outbound: manager.outbound.clone(),
             ports: Vec::new(),
             template: manager.template.clone(),
         });

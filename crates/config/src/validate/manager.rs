@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::servers::outbound;
 use super::{Check, Required};
 use crate::config::ServerListener;
 use crate::diagnostic::{At, Findings, Origin};
@@ -46,6 +47,7 @@ impl Check<'_> {
             address,
             state_file: raw.manager.state_file.clone().or_else(|| workdir.as_ref().map(kept_in)),
             workdir,
+            outbound: outbound(&raw.server.outbound),
             ports,
             template: template(raw),
         })

@@ -374,7 +374,7 @@ fn mode(entry: &RawServer, top: Option<&At<Mode>>) -> Option<Mode> {
     entry.mode.as_ref().or(top).map(|mode| mode.value)
 }
 
-fn outbound(raw: &RawOutbound) -> OutboundOptions {
+pub(super) fn outbound(raw: &RawOutbound) -> OutboundOptions {
     let mut options = OutboundOptions {
         fwmark: raw.fwmark,
         interface: raw.interface.clone(),
