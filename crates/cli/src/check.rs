@@ -92,7 +92,7 @@ fn said(report: &Report) -> String {
 
 fn program_named(name: OsString) -> Result<Program, Failure> {
     let invoked = adit_config::Invoked::by_name(&name.to_string_lossy());
-    invoked
-        .map(|i| i.program)
-        .ok_or_else(|| Usage("--program takes ss-local, ss-server, ss-tunnel or ss-manager".to_owned()))
+    invoked.map(|i| i.program).ok_or_else(|| {
+        Usage("--program takes ss-local, ss-server, ss-tunnel or ss-manager".to_owned())
+    })
 }

@@ -124,7 +124,9 @@ fn man(args: &[OsString]) -> Outcome {
     let name = args.first().map(|a| a.to_string_lossy().into_owned());
     let invoked = name.and_then(|name| adit_config::Invoked::by_name(&name));
     let Some(invoked) = invoked else {
-        return Err(Failure::Usage("write adit man ss-local, ss-server, ss-tunnel or ss-manager".to_owned()));
+        return Err(Failure::Usage(
+            "write adit man ss-local, ss-server, ss-tunnel or ss-manager".to_owned(),
+        ));
     };
     print(&adit_config::man(invoked))
 }

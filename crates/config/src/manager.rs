@@ -39,6 +39,7 @@ use crate::secret::{Password, Secret};
 pub(crate) use ports::template;
 pub use reply::{Answer, Reply, report};
 pub use request::{BadRequest, Command, Request};
+pub(crate) use state::read_back;
 pub use state::{StateText, read_state, state_text};
 
 /// Longest request, bytes: the largest UDP payload over IPv4.
@@ -143,3 +144,5 @@ impl fmt::Debug for ManagedPort {
     }
 }
 
+#[cfg(test)]
+mod tests;

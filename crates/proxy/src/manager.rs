@@ -23,10 +23,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use adit_config::manager::{
-    Answer, ManagedPort, NewPort, REQUEST_LEN_MAX, Reply, Request,
-};
 use adit_config::Config;
+use adit_config::manager::{Answer, ManagedPort, NewPort, REQUEST_LEN_MAX, Reply, Request};
 use adit_engine::receipt::Receipts;
 use adit_engine::worker::{Command, Handle};
 use adit_observe::{Throttle, log};
@@ -110,7 +108,8 @@ impl ManagedPorts {
     /// The state file is damaged, or a port in it is none that can be served.
     pub(crate) fn load(config: &Config) -> Result<Self, Vec<String>> {
         let manager = config.manager.as_ref().expect("a manager has its settings");
-        let state = manager.state_file.clone().map(|path| StateFile::new(path, manager.workdir.clone()));
+        let state =
+            manager.state_file.clone().map(|path| StateFile::new(path, manager.workdir.clone()));
         let mut this = Self {
             base: config.without_listeners(),
             ports: of_file(config),
@@ -146,7 +145,8 @@ impl ManagedPorts {
         let mut changes = Vec::new();
         let mut shut = Vec::new();
         for (&number, port) in &self.ports {
-            match prepare(&self.base, &port.served, Standing::Replaced, listeners, stores, workers) {
+            match prepare(&self.base, &port.served, Standing::Replaced, listeners, stores, workers)
+            {
                 Ok(change) => changes.push(change),
                 Err(e) if port.request.is_some() => {
                     log::error!("port {number} is kept but cannot be opened: {e}; trying again");
@@ -316,9 +316,9 @@ impl ManagedPorts {
         let (listeners, stores) = (&mut *hands.listeners, hands.stores);
         let change = prepare(&self.base, &served, Standing::Replaced, listeners, stores, workers)
             .map_err(|e| {
-                stores.put_port(number, before);
-                Failure::Listen(e)
-            })?;
+            stores.put_port(number, before);
+            Failure::Listen(e)
+        })?;
         change.lines.iter().for_each(|line| log::info!("{line}"));
         listeners.apply(change, hands.workers, stores.own());
         if served.method() == Method::None {
@@ -370,9 +370,7 @@ impl ManagedPorts {
             None => {}
             Some(0) => log::warn!("bad request of {from}: {why}"),
             Some(held_back) => {
-                log::warn!(
-                    "bad request of {from}: {why} ({held_back} such lines held back)"
-                );
+                log::warn!("bad request of {from}: {why} ({held_back} such lines held back)");
             }
         }
     }

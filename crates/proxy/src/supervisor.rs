@@ -299,11 +299,8 @@ impl Supervisor {
     fn step_manager(&mut self) {
         let Some((ports, desk)) = &mut self.manager else { return };
         let waited = desk.waits();
-        let mut hands = Hands {
-            listeners: &mut self.listeners,
-            workers: &self.handles,
-            stores: &self.stores,
-        };
+        let mut hands =
+            Hands { listeners: &mut self.listeners, workers: &self.handles, stores: &self.stores };
         desk.step(ports, &mut hands);
         // While it waits for workers, a request that is there must not keep the poll awake.
         if desk.waits() != waited
@@ -449,8 +446,8 @@ fn open_desk(
         poll.add(desk.confirmed(), CONFIRMED, Interest::Level)?;
         Ok::<_, io::Error>(desk)
     };
-    let desk = open()
-        .map_err(|e| Failed::runtime(format!("cannot take requests at {address}: {e}")))?;
+    let desk =
+        open().map_err(|e| Failed::runtime(format!("cannot take requests at {address}: {e}")))?;
     // Now, by the user that we have become, so that a file that cannot be kept is known at once.
     ports.save();
     log::info!("manager at {address}");

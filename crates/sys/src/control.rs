@@ -115,7 +115,9 @@ impl ControlSocket {
         };
         match received {
             Ok(received) => Ok(Some(received)),
-            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+            Err(e)
+                if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) =>
+            {
                 Ok(None)
             }
             Err(e) => Err(e),

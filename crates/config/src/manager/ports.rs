@@ -91,11 +91,7 @@ impl Config {
 
 impl ManagedPort {
     /// A port with what an entry of settings says; `None` without listeners.
-    pub(crate) fn of(
-        port: u16,
-        entry: &RawServer,
-        listeners: Vec<ServerListener>,
-    ) -> Option<Self> {
+    pub(crate) fn of(port: u16, entry: &RawServer, listeners: Vec<ServerListener>) -> Option<Self> {
         Some(Self {
             port,
             method: listeners.first()?.key.method(),

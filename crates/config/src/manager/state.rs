@@ -60,6 +60,11 @@ pub fn read_state(path: &Path) -> Result<Vec<NewPort>, Vec<Diagnostic>> {
     })
 }
 
+/// The ports of a text, if it is whole.
+pub(crate) fn read_back(bytes: &[u8]) -> Option<Vec<NewPort>> {
+    parse(bytes).ok()
+}
+
 pub(super) fn parse(bytes: &[u8]) -> Result<Vec<NewPort>, Fault> {
     let fault = |position, text: String| Fault { position, key: None, text, method: None };
     let document = json::parse_up_to(bytes, LEN_MAX)

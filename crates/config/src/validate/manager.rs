@@ -32,8 +32,7 @@ impl Check<'_> {
         self.idle(raw);
         let ports = self.managed_ports(raw);
         let given = raw.manager.address.is_some() || raw.manager.port.is_some();
-        let address =
-            if given { self.manager_address(raw) } else { self.default_address(env) }?;
+        let address = if given { self.manager_address(raw) } else { self.default_address(env) }?;
         if let (ManagerAddress::Internet(endpoint), Some(at)) = (&address, &raw.manager.address)
             && !is_loopback(&endpoint.host)
         {

@@ -88,7 +88,10 @@ impl Check<'_> {
     }
 
     /// The listeners of a server, with the settings that they are made from.
-    pub(super) fn listeners_by_entry(&mut self, raw: &Raw) -> Vec<(RawServer, Vec<ServerListener>)> {
+    pub(super) fn listeners_by_entry(
+        &mut self,
+        raw: &Raw,
+    ) -> Vec<(RawServer, Vec<ServerListener>)> {
         let source = self.local_source(raw);
         let mut seen = Vec::new();
         let mut all = Vec::new();

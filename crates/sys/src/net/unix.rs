@@ -75,13 +75,11 @@ fn remove_stale(path: &Path, addr: &SocketAddrUnix, kind: SocketType) -> io::Res
         // The listener is gone and has left its name.
         Err(Errno::CONNREFUSED) => fs::remove_file(path),
         // A full queue is somebody's too.
-        Ok(()) | Err(Errno::AGAIN | Errno::INPROGRESS) => {
-            in_use(if is_stream {
-                "another program listens on that socket"
-            } else {
-                "another program has that socket"
-            })
-        }
+        Ok(()) | Err(Errno::AGAIN | Errno::INPROGRESS) => in_use(if is_stream {
+            "another program listens on that socket"
+        } else {
+            "another program has that socket"
+        }),
         Err(Errno::PROTOTYPE) => in_use(if is_stream {
             "another program has a datagram socket there"
         } else {
