@@ -18,7 +18,7 @@ use adit_sys::process::{self, Daemon};
 use adit_sys::signal::{Signal, Signals};
 use adit_sys::{datagram, net};
 
-use crate::listeners::{ListenOptions, Listeners, Wanted};
+use crate::listeners::{Change, ListenOptions, Listeners, Wanted};
 use crate::manager::{self, Desk, Hands, ManagedPorts};
 use crate::names::NameFiles;
 use crate::reporter::Reporter;
@@ -129,19 +129,7 @@ impl Supervisor {
         let crew = Crew::new(u16::try_from(worker_count).unwrap_or(u16::MAX))
             .map_err(|e| Failed::runtime(format!("eventfd: {e}")))?;
         let mut listeners = Listeners::default();
-        let mut ports = match &config.manager {
-            Some(_) => Some(ManagedPorts::load(config).map_err(Failed::config)?),
-            None => None,
-        };
-        let changes = match &mut ports {
-            Some(ports) => ports.open_all(&listeners, &stores, worker_count),
-            None => {
-                let wanted = wanted(&configs, &stores);
-                let options = listen_options(config);
-                listeners.prepare(&wanted, &options, worker_count).map(|change| vec![change])
-            }
-        };
-        let changes = changes.map_err(|e| Failed::runtime(e.to_string()))?;
+        let (ports, changes) = open_listeners(&configs, &listeners, &stores, worker_count)?;
         if let Some(path) = &config.pid_file {
             write_pid(path)?;
         }
@@ -431,6 +419,23 @@ impl Supervisor {
 
 fn wanted(configs: &[Config], stores: &Stores) -> Vec<Wanted> {
     configs.iter().flat_map(|config| roles::wanted(config, stores)).collect()
+}
+
+/// Opens every listener, without effect so far.
+fn open_listeners(
+    configs: &[Config],
+    listeners: &Listeners,
+    stores: &Stores,
+    workers: usize,
+) -> Result<(Option<ManagedPorts>, Vec<Change>), Failed> {
+    let config = &configs[0];
+    if config.manager.is_some() {
+        let mut ports = ManagedPorts::load(config).map_err(Failed::config)?;
+        let changes = ports.open_all(listeners, stores, workers);
+        return Ok((Some(ports), changes.map_err(|e| Failed::runtime(e.to_string()))?));
+    }
+    let change = listeners.prepare(&wanted(configs, stores), &listen_options(config), workers);
+    Ok((None, vec![change.map_err(|e| Failed::runtime(e.to_string()))?]))
 }
 
 /// Opens the socket of a manager.
