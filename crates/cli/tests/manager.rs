@@ -763,3 +763,42 @@ fn check_says_what_a_manager_would_do() {
     assert!(exit.text.contains("serves [::1]:8001"), "{}", exit.text);
     assert!(Path::new(&file).exists());
 }
+
+/// Who has a port does not have the manager: datagrams through the port do not reach it.
+#[test]
+fn a_manager_is_no_target_of_its_clients() {
+    let udp = reserve();
+    let by_port = format!("127.0.0.1:{udp}");
+    let args = ["-s", "127.0.0.1", "-m", METHOD, "-u", "--manager-address", &by_port];
+    let manager = Process::start("ss-manager", args);
+    manager.wait_for("worker");
+    let asker = Asker::at_port(udp);
+    let (port, reported) = (reserve(), reserve());
+    assert_eq!(asker.ask(&add(port, "x")), "ok");
+    let server = Process::start(
+        "ss-server",
+        [
+            "-s",
+            "127.0.0.1",
+            "-p",
+            &reported.to_string(),
+            "-k",
+            "x",
+            "-m",
+            METHOD,
+            "-u",
+            "--manager-address",
+            &by_port,
+        ],
+    );
+    server.wait_for("worker");
+    for (server, port) in [(&manager, port), (&server, reported)] {
+        let client = Client::of(port, "x");
+        let association = Association::at(client.port);
+        for (count, host) in ["127.0.0.1", "0.0.0.0", "localhost"].into_iter().enumerate() {
+            association.send(host, udp, remove(port).as_bytes());
+            server.wait_for_counter("blocked", count as u64 + 1);
+        }
+    }
+    assert!(asker.ask("ping").contains(&port.to_string()));
+}

@@ -55,7 +55,7 @@ impl fmt::Display for Blocked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Private => "private address",
-            Self::OwnListener => "a listener of this program",
+            Self::OwnListener => "a listener of this program, or its manager",
         })
     }
 }

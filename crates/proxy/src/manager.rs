@@ -19,6 +19,7 @@ mod state;
 
 use std::collections::BTreeMap;
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -394,6 +395,11 @@ impl Desk {
             answers: Vec::new(),
             buf: vec![0; REQUEST_LEN_MAX + 1].into_boxed_slice(),
         })
+    }
+
+    /// The UDP port that requests come to, if it is one.
+    pub(crate) fn internet_addr(&self) -> Option<SocketAddr> {
+        self.socket.internet_addr().ok().flatten()
     }
 
     /// The descriptor that is readable when workers have confirmed.

@@ -11,6 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use adit_config::manager::{ManagerAddress, report};
+use adit_engine::guard::Transport;
 use adit_observe::{PortCounters, log};
 use adit_sys::control::{ControlAddress, ControlSocket};
 
@@ -40,11 +41,22 @@ impl Reporter {
     ///
     /// # Errors
     /// Its name has no address, or there is no socket to be had.
-    pub(crate) fn new(address: &ManagerAddress) -> io::Result<Self> {
+    pub(crate) fn new(address: &ManagerAddress, stores: &Stores) -> io::Result<Self> {
         let to = destination(address)?;
         let socket = ControlSocket::towards(&to)?;
+        // Whoever reaches a manager controls it, and clients are not to reach it by way of us.
+        if let ControlAddress::Internet(addr) = to {
+            stores.own().add(Transport::Datagram, addr);
+        }
         let next = Instant::now() + INTERVAL;
         Ok(Self { socket, to, next, left: VecDeque::new(), fails: false })
+    }
+
+    /// Reports no more: the manager is another one now.
+    pub(crate) fn leave(self, stores: &Stores) {
+        if let ControlAddress::Internet(addr) = self.to {
+            stores.own().remove(Transport::Datagram, addr);
+        }
     }
 
     /// When [`Reporter::step`] has something to do.

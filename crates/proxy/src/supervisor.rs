@@ -137,8 +137,8 @@ impl Supervisor {
             process::become_user(user)
                 .map_err(|e| Failed::runtime(format!("cannot become user {user}: {e}")))?;
         }
-        let manager = ports.map(|ports| open_desk(config, ports, &poll)).transpose()?;
-        let reporter = reporter(&configs).map_err(Failed::runtime)?;
+        let manager = ports.map(|ports| open_desk(config, ports, &poll, &stores)).transpose()?;
+        let reporter = reporter(&configs, &stores).map_err(Failed::runtime)?;
         let names = NameFiles::read(config.nameservers.as_deref());
         let mut this = Self {
             configs,
@@ -277,7 +277,8 @@ impl Supervisor {
     /// How long to wait for something to happen.
     fn patience(&self) -> Duration {
         let now = Instant::now();
-        let retry = self.manager.as_ref().and_then(|(ports, _)| ports.retry_at());
+        let retry = self.manager.as_ref().filter(|(_, desk)| !desk.waits());
+        let retry = retry.and_then(|(ports, _)| ports.retry_at());
         let report = self.reporter.as_ref().map(|reporter| reporter.due(now));
         let due = retry.into_iter().chain(report).min();
         due.map_or(FILES_INTERVAL, |due| due.saturating_duration_since(now).min(FILES_INTERVAL))
@@ -342,7 +343,7 @@ impl Supervisor {
         };
         let reports_elsewhere = report_to(&configs) != report_to(&self.configs);
         let reporter = if reports_elsewhere {
-            reporter(&configs).map_err(|e| vec![e])?
+            reporter(&configs, stores).map_err(|e| vec![e])?
         } else {
             self.reporter.take()
         };
@@ -362,7 +363,9 @@ impl Supervisor {
         if let (Some((ports, _)), Some(rebased)) = (&mut self.manager, rebased) {
             ports.adopt(rebased);
         }
-        self.reporter = reporter;
+        if let Some(before) = std::mem::replace(&mut self.reporter, reporter) {
+            before.leave(&self.stores);
+        }
         self.stores.forget_unused();
         init_log(level(config.log_level), config.log_time);
         if config.nameservers != self.configs[0].nameservers {
@@ -443,6 +446,7 @@ fn open_desk(
     config: &Config,
     mut ports: ManagedPorts,
     poll: &Poll,
+    stores: &Stores,
 ) -> Result<(ManagedPorts, Desk), Failed> {
     let address = &config.manager.as_ref().expect("a manager has its settings").address;
     let open = || {
@@ -453,6 +457,10 @@ fn open_desk(
     };
     let desk =
         open().map_err(|e| Failed::runtime(format!("cannot take requests at {address}: {e}")))?;
+    // Or a client of a port could give orders through it, as if it were here.
+    if let Some(addr) = desk.internet_addr() {
+        stores.own().add(Transport::Datagram, addr);
+    }
     // Now, by the user that we have become, so that a file that cannot be kept is known at once.
     ports.save();
     log::info!("manager at {address}");
@@ -464,9 +472,9 @@ fn report_to(configs: &[Config]) -> Option<&ManagerAddress> {
     configs.iter().find_map(|config| config.report_to.as_ref())
 }
 
-fn reporter(configs: &[Config]) -> Result<Option<Reporter>, String> {
+fn reporter(configs: &[Config], stores: &Stores) -> Result<Option<Reporter>, String> {
     let Some(address) = report_to(configs) else { return Ok(None) };
-    let reporter = Reporter::new(address);
+    let reporter = Reporter::new(address, stores);
     reporter.map(Some).map_err(|e| format!("cannot report to the manager at {address}: {e}"))
 }
 
