@@ -108,12 +108,12 @@ impl Manager {
                 let mut args = vec![arg("--manager-addr"), address];
                 if words == Words::OwnWithReports {
                     args.extend(["--manager-server-mode", "standalone"].map(arg));
-                    args.extend([arg("--manager-server-working-directory"), workdir.clone()]);
+                    args.extend([arg("--manager-server-working-directory"), workdir]);
                 }
                 (file, args)
             }
             _ => {
-                let mut args = vec![arg("--manager-address"), address, arg("-D"), workdir.clone()];
+                let mut args = vec![arg("--manager-address"), address, arg("-D"), workdir];
                 if program == Program::Libev {
                     args.push(arg("--executable"));
                     args.push(program.find(Role::Server)?.into_os_string());
