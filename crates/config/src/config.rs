@@ -12,6 +12,7 @@ use std::time::Duration;
 use adit_shadowsocks::{ClientKey, RelayKey, ServerKey};
 
 use crate::endpoint::Endpoint;
+use crate::manager::{ManagerAddress, ManagerOptions};
 use crate::online::Online;
 use crate::plugin::Plugin;
 use crate::program::Invoked;
@@ -80,6 +81,10 @@ pub struct Config {
     pub online: Option<Online>,
     /// True when a password stands on the command line, where every user of the system sees it.
     pub secrets_on_argv: bool,
+    /// What makes it a manager: its ports come and go by request.
+    pub manager: Option<ManagerOptions>,
+    /// The manager to which a server reports the traffic of its ports.
+    pub report_to: Option<ManagerAddress>,
     /// Things to tell the user once, each a complete line.
     pub warnings: Vec<String>,
     pub(crate) sources: Sources,
@@ -101,7 +106,7 @@ pub enum Role {
     },
     /// Takes Shadowsocks connections and relays them to their targets.
     Server {
-        /// At least one.
+        /// At least one, except in a manager.
         listeners: Vec<ServerListener>,
     },
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use adit_handshake::Policy;
-use adit_observe::UserCounters;
+use adit_observe::{PortCounters, UserCounters};
 use adit_resolver::Order;
 use adit_shadowsocks::{ClientKey, RelayKey, ReplaySet, ServerKey};
 use adit_sys::datagram::DatagramOptions;
@@ -35,6 +35,8 @@ pub struct Role {
     pub replay: Option<Arc<Mutex<ReplaySet>>>,
     /// How many connections and sessions each client address has; `None` without such limits.
     pub clients: Option<Arc<ClientTable>>,
+    /// Traffic of the port, where somebody wants to know it (servers and hops only).
+    pub port: Option<Arc<PortCounters>>,
     /// What a datagram listener needs besides; streams do not look at it.
     pub datagrams: Datagrams,
 }
@@ -212,6 +214,20 @@ pub struct Limits {
 }
 
 impl Role {
+    /// Counts bytes of a client's stream or packet.
+    pub(crate) fn count_in(&self, len: usize) {
+        if let Some(port) = &self.port {
+            port.bytes_in.add(len as u64);
+        }
+    }
+
+    /// Counts bytes of a stream or packet to a client.
+    pub(crate) fn count_out(&self, len: usize) {
+        if let Some(port) = &self.port {
+            port.bytes_out.add(len as u64);
+        }
+    }
+
     /// Whether two servers accept the same clients.
     pub(crate) fn has_same_keys(&self, other: &Self) -> bool {
         match (&self.kind, &other.kind) {

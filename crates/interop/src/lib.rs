@@ -23,6 +23,7 @@ mod datagrams;
 mod documents;
 mod exchange;
 mod failure;
+mod managers;
 mod matrix;
 mod ports;
 mod process;
@@ -35,6 +36,7 @@ mod target;
 mod traffic;
 
 pub use failure::Failure;
+pub use managers::{Over, answers_alike, reports};
 pub use matrix::{hops, identities, relays, relays_datagrams, tunnels, tunnels_datagrams};
 pub use programs::Program;
 

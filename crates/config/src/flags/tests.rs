@@ -285,13 +285,13 @@ fn help_and_version_end_at_once() {
 fn refuses_what_is_not_there() {
     for (name, lines) in [
         ("ss-local", "-A|--plugin obfs-local|--plugin-opts x|--acl f"),
-        ("ss-server", "-A|--plugin x|--acl f|--manager-address a|--nftables-sets x|-l 1"),
+        ("ss-server", "-A|--plugin x|--acl f|--nftables-sets x|-l 1"),
         ("ss-tunnel", "-A|--plugin x"),
         (
             "sslocal",
             "--plugin x|--plugin-mode tcp_only|--acl f|--local-dns-addr x|--remote-dns-addr x|--tun-interface-name x|--tun-device-fd-from-path x|--fake-dns-database-path x|--log-config x|--outbound-user-cookie 1|--protocol dns|--server-url ss://aes-128-gcm:x@h:1?plugin=p",
         ),
-        ("ssserver", "--manager-addr x|--manager-address x|--outbound-proxy x|--plugin-opts x"),
+        ("ssserver", "--outbound-proxy x|--plugin-opts x"),
     ] {
         for line in lines.split('|') {
             let text = error(name, line);

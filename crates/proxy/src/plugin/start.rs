@@ -8,9 +8,10 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use adit_engine::guard::Transport;
+use adit_engine::guard::{OwnListeners, Transport};
 use adit_observe::log;
 use adit_sys::net;
 use adit_sys::poll::Poll;
@@ -41,6 +42,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) poll: &'a Poll,
     /// Whom they run as.
     pub(crate) user: Option<&'a str>,
+    /// Is told where they take traffic.
+    pub(crate) own: &'a Arc<OwnListeners>,
     /// Whether the program has been told to end.
     pub(crate) stopped: &'a dyn Fn() -> bool,
 }
@@ -160,7 +163,7 @@ fn start_one(
         None => free_port(&job)
             .map_err(|e| StartError::Failed(format!("{job}: no port is free on loopback: {e}")))?,
     };
-    Running::start(job, local, with.user, with.poll).map_err(StartError::Failed)
+    Running::start(job, local, with).map_err(StartError::Failed)
 }
 
 /// How far a plugin is, from what the kernel tells.
