@@ -23,6 +23,7 @@ mod address;
 mod state;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -333,7 +334,7 @@ impl ManagedPorts {
                 return false;
             }
             Err(bad) => {
-                self.complain(&from.to_string(), &bad.to_string());
+                self.complain(format_args!("bad request of {from}: {bad}"));
                 Answer::Bad(bad)
             }
         };
@@ -423,13 +424,12 @@ impl ManagedPorts {
         self.retry_at = Instant::now() + RETRY_INTERVAL;
     }
 
-    fn complain(&mut self, from: &str, why: &str) {
+    /// Writes a line that whoever reaches the manager can cause.
+    fn complain(&mut self, line: fmt::Arguments<'_>) {
         match self.bad_requests.allow(Instant::now()) {
             None => {}
-            Some(0) => log::warn!("bad request of {from}: {why}"),
-            Some(held_back) => {
-                log::warn!("bad request of {from}: {why} ({held_back} such lines held back)");
-            }
+            Some(0) => log::warn!("manager: {line}"),
+            Some(held_back) => log::warn!("manager: {line} ({held_back} such lines held back)"),
         }
     }
 }
@@ -523,7 +523,7 @@ impl Desk {
             self.waits = false;
             hands.listeners.closed();
             hands.stores.forget_unused();
-            self.answer();
+            self.answer(ports);
         }
         ports.close_lost(hands);
         let mut told = ports.retry(Instant::now(), hands);
@@ -537,7 +537,7 @@ impl Desk {
                 }
                 Ok(None) => break,
                 Err(e) => {
-                    ports.complain("the socket", &e.to_string());
+                    ports.complain(format_args!("requests cannot be received: {e}"));
                     break;
                 }
             }
@@ -552,14 +552,21 @@ impl Desk {
                 .iter()
                 .for_each(|worker| worker.send(Command::Confirm(self.receipts.issue())));
         } else {
-            self.answer();
+            self.answer(ports);
         }
     }
 
-    fn answer(&mut self) {
+    fn answer(&mut self, ports: &mut ManagedPorts) {
         for (to, reply) in self.answers.drain(..) {
-            if let Err(e) = self.socket.send(reply.as_bytes(), &to) {
-                log::debug!("manager: {to} does not take its answer: {e}");
+            match self.socket.send(reply.as_bytes(), &to) {
+                Ok(()) => {}
+                // Its user wonders why nothing comes.
+                Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+                    ports.complain(format_args!(
+                        "{to} gets no answer: {e}; this process has to be able to write it"
+                    ))
+                }
+                Err(e) => log::debug!("manager: {to} does not take its answer: {e}"),
             }
         }
     }
