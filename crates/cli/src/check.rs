@@ -11,7 +11,7 @@ use crate::Failure::{self, Usage};
 use crate::{Outcome, output, print};
 
 const HELP: &str = "\
-Usage: adit check [--program ss-local|ss-server|ss-tunnel] FILE
+Usage: adit check [--program ss-local|ss-server|ss-tunnel|ss-manager] FILE
 
 Reads a Shadowsocks configuration and says what it would do, or what is wrong with it, each
 with file, line, column and key. The program is guessed from the keys when not given.
@@ -47,6 +47,12 @@ fn said(report: &Report) -> String {
         let _infallible = writeln!(text, "{words}");
     };
     report.warnings.iter().for_each(|w| line(format_args!("warning: {w}")));
+    if let Some(manager) = &report.config.manager {
+        line(format_args!("takes requests at {}", manager.address));
+    }
+    if let Some(manager) = &report.config.report_to {
+        line(format_args!("reports traffic to {manager}"));
+    }
     match &report.config.role {
         Role::Client { locals, unix_locals, servers, .. } => {
             for local in locals {
@@ -107,7 +113,7 @@ fn plugin(plugin: Option<&Plugin>, mode: Mode) -> String {
 
 fn program_named(name: OsString) -> Result<Program, Failure> {
     let invoked = adit_config::Invoked::by_name(&name.to_string_lossy());
-    invoked
-        .map(|i| i.program)
-        .ok_or_else(|| Usage("--program takes ss-local, ss-server or ss-tunnel".to_owned()))
+    invoked.map(|i| i.program).ok_or_else(|| {
+        Usage("--program takes ss-local, ss-server, ss-tunnel or ss-manager".to_owned())
+    })
 }

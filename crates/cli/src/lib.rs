@@ -1,5 +1,5 @@
-//! The programs. Each binary is a call into this crate: `ss-local`, `ss-server` and `ss-tunnel`
-//! read their options in the dialect of the name they are started under, `adit` has subcommands.
+//! The programs. Each binary is a call into this crate: `ss-local`, `ss-server`, `ss-tunnel` and
+//! `ss-manager` read their options in the dialect of the name they are started under, `adit` has subcommands.
 
 #![forbid(unsafe_code)]
 
@@ -34,7 +34,8 @@ Usage: adit COMMAND [OPTIONS]
   check FILE         check a configuration file and say what is wrong with it
   fetch              read a subscription's address from standard input, print its answer
   bench ...          measure; see adit bench --help
-  ss-local ...       run a program by name (also ss-server, ss-tunnel, sslocal, ssserver)
+  ss-local ...       run a program by name (also ss-server, ss-tunnel, ss-manager, sslocal,
+                     ssserver, ssmanager)
   man PROGRAM        print the manual page of a program
   help, version
 
@@ -132,7 +133,9 @@ fn man(args: &[OsString]) -> Outcome {
     let name = args.first().map(|a| a.to_string_lossy().into_owned());
     let invoked = name.and_then(|name| adit_config::Invoked::by_name(&name));
     let Some(invoked) = invoked else {
-        return Err(Failure::Usage("write adit man ss-local, ss-server or ss-tunnel".to_owned()));
+        return Err(Failure::Usage(
+            "write adit man ss-local, ss-server, ss-tunnel or ss-manager".to_owned(),
+        ));
     };
     print(&adit_config::man(invoked))
 }

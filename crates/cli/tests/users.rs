@@ -427,21 +427,21 @@ fn sessions_behind_a_relay_move_and_are_not_replayed() {
     }
 }
 
-/// Every port is two listeners there; the program says so instead of serving some of them.
+/// Every port is two listeners at each address; the program says so instead of serving some of them.
 #[test]
 fn more_ports_than_listeners_are_refused() {
-    let ports: Vec<_> = (20_000..20_600).map(|port| format!("\"{port}\": \"x\"")).collect();
+    let ports: Vec<_> = (20_000..20_700).map(|port| format!("\"{port}\": \"x\"")).collect();
     let scratch = Scratch::new();
     let file = scratch.write(
         "many.json",
         &format!(
-            r#"{{"server": "127.0.0.1", "method": "aes-256-gcm", "mode": "tcp_and_udp",
-                "port_password": {{{}}}}}"#,
+            r#"{{"server": ["127.0.0.1", "127.0.0.2", "127.0.0.3"], "method": "aes-256-gcm",
+                "mode": "tcp_and_udp", "port_password": {{{}}}}}"#,
             ports.join(", ")
         ),
     );
     let exit = Process::run("ss-server", ["-c", file.to_str().unwrap()]);
     assert_eq!(exit.code, Some(1), "{}", exit.text);
-    assert!(exit.text.contains("cannot listen on 1200 addresses"), "{}", exit.text);
-    assert!(exit.text.contains("1024 listeners at most"), "{}", exit.text);
+    assert!(exit.text.contains("cannot listen on 4200 addresses"), "{}", exit.text);
+    assert!(exit.text.contains("4096 listeners at most"), "{}", exit.text);
 }

@@ -55,6 +55,12 @@ impl AccessLists {
         Self { database, ..Self::default() }
     }
 
+    /// With a list that was read before.
+    pub(crate) fn knowing(list: Option<&AccessList>) -> Self {
+        let read = list.map(|list| (list.path.to_path_buf(), Some(list.clone())));
+        Self { read: read.into_iter().collect(), ..Self::default() }
+    }
+
     /// The list of a file, if one is named and has no mistake.
     pub(crate) fn get(
         &mut self,

@@ -13,6 +13,7 @@ use adit_shadowsocks::{ClientKey, RelayKey, ServerKey};
 
 use crate::acl::AccessList;
 use crate::endpoint::Endpoint;
+use crate::manager::{ManagerAddress, ManagerOptions};
 use crate::online::Online;
 use crate::plugin::Plugin;
 use crate::program::Invoked;
@@ -81,6 +82,10 @@ pub struct Config {
     pub online: Option<Online>,
     /// True when a password stands on the command line, where every user of the system sees it.
     pub secrets_on_argv: bool,
+    /// What makes it a manager: its ports come and go by request.
+    pub manager: Option<ManagerOptions>,
+    /// The manager to which a server reports the traffic of its ports.
+    pub report_to: Option<ManagerAddress>,
     /// Things to tell the user once, each a complete line.
     pub warnings: Vec<String>,
     pub(crate) sources: Sources,
@@ -104,7 +109,7 @@ pub enum Role {
     },
     /// Takes Shadowsocks connections and relays them to their targets.
     Server {
-        /// At least one.
+        /// At least one, except in a manager.
         listeners: Vec<ServerListener>,
     },
 }

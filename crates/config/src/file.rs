@@ -75,12 +75,16 @@ pub(crate) fn guess(bytes: &[u8], findings: &mut Findings) -> Option<Program> {
                 _ => everywhere(&m.value),
             }
     });
+    // A server with these reports to a manager; without a port of its own it is the manager.
+    let manages = has("manager_address") && !has("server_port") && !has("servers");
     Some(if has("tunnel_address") {
         Program::Tunnel
     } else if has("tcp_tproxy") {
         Program::Redir
     } else if has("locals") {
         Program::Local
+    } else if has("workdir") || has("state_file") || manages {
+        Program::Manager
     } else if listens || has("users") || has("destinations") || has("port_password") {
         Program::Server
     } else if has("local_port") {
@@ -126,6 +130,7 @@ enum For {
     Local,
     Tunnel,
     Redir,
+    Manager,
 }
 
 /// Keys of one kind of object. What is read from an entry of a list goes into a [`Raw`] of its own
@@ -182,10 +187,12 @@ impl For {
         match self {
             Self::Any => true,
             Self::Client => program.is_client(),
-            Self::Server => matches!(program, Program::Server),
+            // A manager is a server of many ports.
+            Self::Server => !program.is_client(),
             Self::Local => matches!(program, Program::Local),
             Self::Tunnel => matches!(program, Program::Tunnel),
             Self::Redir => matches!(program, Program::Redir),
+            Self::Manager => matches!(program, Program::Manager),
         }
     }
 
@@ -196,6 +203,7 @@ impl For {
             Self::Local => "has an effect in ss-local only",
             Self::Tunnel => "has an effect in ss-tunnel only",
             Self::Redir => "has an effect in ss-redir only",
+            Self::Manager => "has an effect in ss-manager only",
         }
     }
 }

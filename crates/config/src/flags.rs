@@ -59,8 +59,9 @@ const LOCAL: u8 = 1 << Program::Local as u8;
 const SERVER: u8 = 1 << Program::Server as u8;
 const TUNNEL: u8 = 1 << Program::Tunnel as u8;
 const REDIR: u8 = 1 << Program::Redir as u8;
+const MANAGER: u8 = 1 << Program::Manager as u8;
 const CLIENT: u8 = LOCAL | TUNNEL | REDIR;
-const ALL: u8 = CLIENT | SERVER;
+const ALL: u8 = CLIENT | SERVER | MANAGER;
 
 impl Flag {
     const fn new(

@@ -4,22 +4,21 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use crate::check::check_bytes;
+use crate::config::Config;
 use crate::flags;
 use crate::json;
 use crate::link::Link;
+use crate::manager::{Answer, Reply, Request, read_back, state_text};
 use crate::online::{redirected, subscription_url};
-use crate::program::{PROGRAMS, Program};
+use crate::program::{Dialect, PROGRAMS, Program};
+use crate::source::Invocation;
 
 /// A configuration file, read as each program reads it.
 pub fn config_file(bytes: &[u8]) {
     let _any = json::parse(bytes);
-    for program in [
-        None,
-        Some(Program::Local),
-        Some(Program::Server),
-        Some(Program::Tunnel),
-        Some(Program::Redir),
-    ] {
+    let programs =
+        [Program::Local, Program::Server, Program::Tunnel, Program::Redir, Program::Manager];
+    for program in std::iter::once(None).chain(programs.map(Some)) {
         match check_bytes(Path::new("fuzz.json"), bytes, program, &|_| None) {
             Ok(report) => drop(format!("{:?}", report.config)),
             Err(errors) => assert!(!errors.is_empty(), "a refused file has an error"),
@@ -66,6 +65,32 @@ pub fn arguments(text: &str) {
     for invoked in PROGRAMS {
         if let Err(error) = flags::parse(invoked, args.iter().cloned()) {
             drop(error.to_string());
+        }
+    }
+}
+
+/// A datagram to a manager; what can be read is served or refused, kept, and read again the same.
+pub fn manager_request(bytes: &[u8]) {
+    let new = match Request::parse(bytes) {
+        Ok(Request::Add(new)) => new,
+        Ok(_) => return,
+        Err(bad) => {
+            drop(bad.to_string());
+            for dialect in [Dialect::Libev, Dialect::Rust] {
+                drop(Answer::Bad(bad.clone()).reply(dialect));
+            }
+            return;
+        }
+    };
+    let kept = state_text([&*new]);
+    let again = read_back(kept.as_bytes()).expect("what was written can be read");
+    assert_eq!(state_text(&again).as_bytes(), kept.as_bytes());
+    let arguments = ["--manager-address", "/m"].map(OsString::from);
+    let config = Config::from_args("ss-manager", arguments, &|_| None);
+    let Ok(Invocation::Run(config)) = config else { panic!("a manager needs no more") };
+    if let Ok(port) = config.managed_port(&new) {
+        for dialect in [Dialect::Libev, Dialect::Rust] {
+            assert_eq!(Reply::list(dialect, [&port]).len(), 1);
         }
     }
 }

@@ -34,7 +34,7 @@ pub fn version(invoked: Invoked) -> String {
 
 /// The manual page, section 1 (client) or 8 (server), in the `man` macros of roff.
 pub fn man(invoked: Invoked) -> String {
-    let section = if invoked.program == Program::Server { 8 } else { 1 };
+    let section = if invoked.program.is_client() { 1 } else { 8 };
     let name = invoked.name;
     let mut out = format!(
         ".TH {} {section} \"\" \"Adit {}\"\n.SH NAME\n{} \\- {}\n.SH SYNOPSIS\n.B {}\n\
@@ -98,6 +98,7 @@ const fn purpose(invoked: Invoked) -> &'static str {
         Program::Server => "Shadowsocks server",
         Program::Tunnel => "Shadowsocks client that forwards a port to one target",
         Program::Redir => "Shadowsocks client for what firewall rules redirect",
+        Program::Manager => "Shadowsocks server whose ports are added and removed by request",
     }
 }
 
@@ -109,6 +110,10 @@ const fn search(invoked: Invoked) -> &'static str {
         (Dialect::Rust, Program::Server) => {
             "Without -c and -s, server.json or config.json is read from the current directory, \
              ~/.config/shadowsocks-rust or /etc/shadowsocks-rust."
+        }
+        (Dialect::Rust, Program::Manager) => {
+            "Without -c and --manager-addr, manager.json or config.json is read from the current \
+             directory, ~/.config/shadowsocks-rust or /etc/shadowsocks-rust."
         }
         (Dialect::Rust, Program::Local | Program::Tunnel | Program::Redir) => {
             "Without -c and -s, local.json or config.json is read from the current directory, \

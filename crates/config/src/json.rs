@@ -114,7 +114,15 @@ impl std::error::Error for Error {}
 /// # Errors
 /// The first thing that no accepted grammar allows, with its position.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Document, Error> {
-    if bytes.len() > SIZE_MAX {
+    parse_up_to(bytes, SIZE_MAX)
+}
+
+/// As [`parse`], for a document of at most `size_max` bytes.
+///
+/// # Errors
+/// As [`parse`].
+pub(crate) fn parse_up_to(bytes: &[u8], size_max: usize) -> Result<Document, Error> {
+    if bytes.len() > size_max {
         return Err(Error::TooLong);
     }
     let text = match std::str::from_utf8(bytes) {
@@ -125,6 +133,22 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Document, Error> {
         }
     };
     parser::Parser::new(text).document()
+}
+
+/// A text as a JSON string, for documents that are written.
+pub(crate) fn quote(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            c if c.is_control() => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
 }
 
 impl Node {

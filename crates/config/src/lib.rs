@@ -12,7 +12,7 @@
 //! * Every finding names its place: file, line, column and key, or the option.
 //! * No finding, and no `Debug` output, holds a password or the value of any option.
 //!
-//! The crate opens the configuration file and nothing else.
+//! The crate opens the configuration file, and the state file of a manager, and nothing else.
 
 #![forbid(unsafe_code)]
 
@@ -26,6 +26,7 @@ mod flags;
 mod help;
 mod json;
 mod link;
+pub mod manager;
 mod names;
 mod online;
 mod plugin;

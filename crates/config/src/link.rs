@@ -15,6 +15,7 @@ use std::fmt;
 use data_encoding::{BASE64_NOPAD, BASE64URL_NOPAD};
 
 use crate::endpoint::{self, Endpoint, Host};
+use crate::json::quote;
 use crate::secret::Password;
 
 pub(crate) use list::{Entry, SSCONF, entries};
@@ -107,21 +108,6 @@ impl fmt::Display for LinkError {
 }
 
 impl std::error::Error for LinkError {}
-
-/// A JSON string.
-fn quote(text: &str) -> String {
-    let mut out = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            c if c.is_control() => out.push_str(&format!("\\u{:04x}", u32::from(c))),
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-    out
-}
 
 impl Link {
     /// Reads a link.

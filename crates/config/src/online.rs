@@ -88,7 +88,11 @@ impl Config {
             return Err(format!("no server in it can be used: {reason}"));
         }
         let mut findings = self.sources.findings();
-        let config = validate((**raw).clone(), self.sources.clone(), read.servers, &mut findings);
+        let config = {
+            // Only a manager looks into the environment here, and it has no subscription.
+            let (raw, sources) = ((**raw).clone(), self.sources.clone());
+            validate(raw, sources, &|_| None, read.servers, &mut findings)
+        };
         let Some(config) = config else {
             let errors = findings.errors();
             return Err(errors.first().map(Diagnostic::to_string).unwrap_or_default());

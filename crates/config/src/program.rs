@@ -2,7 +2,7 @@
 //!
 //! The same letter means different things in the two families (`-u` and `-U` are swapped, `-f`,
 //! `-d`, `-s` and `-b` differ), so the name decides: `ss-*` reads options as the C programs do,
-//! `sslocal` and `ssserver` as the Rust programs do.
+//! `sslocal`, `ssserver` and `ssmanager` as the Rust programs do.
 
 use std::fmt;
 
@@ -17,6 +17,8 @@ pub enum Program {
     Tunnel,
     /// Client for what the firewall redirects.
     Redir,
+    /// Server whose ports come and go by request.
+    Manager,
 }
 
 /// How options are read.
@@ -40,13 +42,15 @@ pub struct Invoked {
 }
 
 /// Every name a program may be started under.
-pub const PROGRAMS: [Invoked; 6] = [
+pub const PROGRAMS: [Invoked; 8] = [
     Invoked { name: "ss-local", program: Program::Local, dialect: Dialect::Libev },
     Invoked { name: "ss-server", program: Program::Server, dialect: Dialect::Libev },
     Invoked { name: "ss-tunnel", program: Program::Tunnel, dialect: Dialect::Libev },
     Invoked { name: "ss-redir", program: Program::Redir, dialect: Dialect::Libev },
+    Invoked { name: "ss-manager", program: Program::Manager, dialect: Dialect::Libev },
     Invoked { name: "sslocal", program: Program::Local, dialect: Dialect::Rust },
     Invoked { name: "ssserver", program: Program::Server, dialect: Dialect::Rust },
+    Invoked { name: "ssmanager", program: Program::Manager, dialect: Dialect::Rust },
 ];
 
 impl Invoked {

@@ -54,6 +54,7 @@ pub(crate) struct Raw {
     pub(crate) geoip_database: Option<At<PathBuf>>,
     pub(crate) balancer: RawBalancer,
     pub(crate) online: RawOnline,
+    pub(crate) manager: RawManager,
 }
 
 /// How several servers are looked after.
@@ -72,6 +73,24 @@ pub(crate) struct RawOnline {
     pub(crate) update_interval: Option<Duration>,
     pub(crate) allowed_plugins: Vec<Box<str>>,
     pub(crate) cache_file: Option<PathBuf>,
+}
+
+/// Settings of a manager, and the address of one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RawManager {
+    pub(crate) address: Option<At<ManagerHost>>,
+    pub(crate) port: Option<At<u16>>,
+    pub(crate) workdir: Option<PathBuf>,
+    pub(crate) state_file: Option<PathBuf>,
+}
+
+/// Where a manager is, as given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ManagerHost {
+    /// A host with a port of its own or none.
+    Host(Host, Option<u16>),
+    /// The absolute path of a Unix socket.
+    Unix(PathBuf),
 }
 
 /// One server: to connect to on a client, to listen on on a server.
@@ -221,6 +240,7 @@ impl Raw {
             // No option sets it.
             balancer: base.balancer,
             online: self.online.over(base.online),
+            manager: self.manager.over(base.manager),
         }
     }
 }
@@ -295,6 +315,19 @@ impl RawLocal {
             udp_redir: self.udp_redir.or(base.udp_redir),
             acl: self.acl.or(base.acl),
             disabled: self.disabled || base.disabled,
+        }
+    }
+}
+
+impl RawManager {
+    fn over(self, base: Self) -> Self {
+        // A new address hides the port of the old one.
+        let port = if self.address.is_some() { None } else { base.port };
+        Self {
+            address: self.address.or(base.address),
+            port: self.port.or(port),
+            workdir: self.workdir.or(base.workdir),
+            state_file: self.state_file.or(base.state_file),
         }
     }
 }

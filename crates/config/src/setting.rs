@@ -21,9 +21,12 @@ pub(crate) const HOSTS_MAX: usize = 10;
 /// UDP sessions of one worker at most; each takes memory when the program starts.
 const SESSIONS_MAX: u32 = 1 << 20;
 
-/// What to say about the manager.
-pub(crate) const NO_MANAGER: &str =
-    "the manager is not in this version; write \"port_password\" into a file for several ports";
+/// What to say about the path of a server program.
+pub(crate) const NO_EXECUTABLE: &str =
+    "has no effect: all ports are served by this process; remove it";
+/// What to say about a working directory of server programs.
+pub(crate) const NO_SERVER_DIRECTORY: &str = "has no effect: all ports are served by this process; \
+                                              to keep ports across restarts write --state-file";
 /// What to say about the local DNS server.
 pub(crate) const NO_DNS_SERVER: &str = "the local DNS server is not in this version; remove it";
 /// What to say about TUN interfaces.
@@ -331,6 +334,25 @@ pub(crate) const FWMARK: Setting = Setting::Number(|raw, number| {
 /// A mark on a command line.
 pub(crate) const FWMARK_TEXT: Setting = Setting::Text(|raw, given| {
     raw.server.outbound.fwmark = Some(value::fwmark_text(given.value)?);
+    Ok(())
+});
+/// Where a manager is: a path, or a host with or without a port.
+pub(crate) const MANAGER_ADDRESS: Setting = Setting::Text(|raw, given| {
+    raw.manager.address = Some(At::new(value::manager_host(given.value)?, given.origin));
+    Ok(())
+});
+pub(crate) const MANAGER_PORT: Setting = Setting::Port(|raw| &mut raw.manager.port);
+pub(crate) const MANAGER_SERVER_MODE: Setting = Setting::Text(|_, given| match given.value {
+    "builtin" => Ok(()),
+    "standalone" => Err("all ports are served by this process; write builtin".into()),
+    _ => Err("write builtin".into()),
+});
+pub(crate) const WORKDIR: Setting = Setting::Text(|raw, given| {
+    raw.manager.workdir = Some(given.value.into());
+    Ok(())
+});
+pub(crate) const STATE_FILE: Setting = Setting::Text(|raw, given| {
+    raw.manager.state_file = Some(given.value.into());
     Ok(())
 });
 /// What is done anyway.

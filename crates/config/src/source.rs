@@ -127,8 +127,11 @@ impl Sources {
                 At::new(Secret::Password(Password::new(text)), origin)
             });
         }
-        raw.pid_file = raw.pid_file.map(|path| std::path::absolute(&path).unwrap_or(path));
-        validate(raw, self, Vec::new(), findings)
+        let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
+        raw.pid_file = raw.pid_file.map(absolute);
+        raw.manager.workdir = raw.manager.workdir.map(absolute);
+        raw.manager.state_file = raw.manager.state_file.map(absolute);
+        validate(raw, self, env, Vec::new(), findings)
     }
 }
 
@@ -174,6 +177,9 @@ fn sources(invoked: Invoked, arguments: Arguments, env: Lookup<'_>) -> Sources {
     // arguments name no server.
     let searched = match invoked.dialect {
         Dialect::Libev => arguments.is_empty,
+        Dialect::Rust if invoked.program == Program::Manager => {
+            arguments.raw.manager.address.is_none()
+        }
         Dialect::Rust => {
             let raw = &arguments.raw;
             raw.server.hosts.is_empty() && raw.servers.is_empty() && raw.online.url.is_none()
@@ -207,6 +213,7 @@ pub(crate) fn search_path(invoked: Invoked, env: Lookup<'_>) -> Vec<PathBuf> {
         Dialect::Rust => {
             let own = match invoked.program {
                 Program::Server => "server.json",
+                Program::Manager => "manager.json",
                 Program::Local | Program::Tunnel | Program::Redir => "local.json",
             };
             let system = env("XDG_CONFIG_DIRS").filter(|dirs| !dirs.is_empty());
@@ -227,13 +234,21 @@ pub(crate) fn search_path(invoked: Invoked, env: Lookup<'_>) -> Vec<PathBuf> {
 /// All of the memory is taken at once: a vector that grows leaves unwiped copies behind. A file
 /// whose length is not known, such as a pipe, may have any that is allowed.
 pub(crate) fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, Vec<Diagnostic>> {
+    read_up_to(path, SIZE_MAX)
+}
+
+/// As [`read`], for a document of at most `size_max` bytes.
+pub(crate) fn read_up_to(
+    path: &Path,
+    size_max: usize,
+) -> Result<Zeroizing<Vec<u8>>, Vec<Diagnostic>> {
     let read = || -> io::Result<Zeroizing<Vec<u8>>> {
         let mut file = File::open(path)?;
         let about = file.metadata()?;
         let len = if about.is_file() { usize::try_from(about.len()).ok() } else { None };
         // One byte more shows the end without growing.
-        let room = len.unwrap_or(SIZE_MAX).min(SIZE_MAX) + 1;
-        fill(&mut file, Zeroizing::new(vec![0; room]))
+        let room = len.unwrap_or(SIZE_MAX).min(size_max) + 1;
+        fill(&mut file, Zeroizing::new(vec![0; room]), size_max)
     };
     read().map_err(|e| {
         let mut findings = Findings::of_file(path);
@@ -244,14 +259,18 @@ pub(crate) fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, Vec<Diagnostic>> {
 
 /// Reads until the end or until `bytes` is full, and moves to a larger one only for a file that
 /// has grown meanwhile.
-fn fill(file: &mut impl Read, mut bytes: Zeroizing<Vec<u8>>) -> io::Result<Zeroizing<Vec<u8>>> {
+fn fill(
+    file: &mut impl Read,
+    mut bytes: Zeroizing<Vec<u8>>,
+    size_max: usize,
+) -> io::Result<Zeroizing<Vec<u8>>> {
     let mut filled = 0;
     loop {
         if filled == bytes.len() {
-            if filled > SIZE_MAX {
+            if filled > size_max {
                 return Ok(bytes);
             }
-            let mut larger = Zeroizing::new(vec![0; (2 * filled).clamp(1, SIZE_MAX + 1)]);
+            let mut larger = Zeroizing::new(vec![0; (2 * filled).clamp(1, size_max + 1)]);
             larger[..filled].copy_from_slice(&bytes);
             bytes = larger;
         }

@@ -5,6 +5,7 @@
 
 mod links;
 mod locals;
+mod manager;
 mod redir;
 mod servers;
 
@@ -17,6 +18,8 @@ use crate::config::{
     TIMEOUT_DEFAULT, UDP_SESSIONS_DEFAULT, UDP_TIMEOUT_DEFAULT, UDP_TIMEOUT_MIN, UdpOptions,
 };
 use crate::diagnostic::{At, Findings, Origin};
+use crate::file::Lookup;
+use crate::manager::ManagerOptions;
 use crate::online::{Online, UPDATE_INTERVAL_DEFAULT};
 use crate::program::{Dialect, Invoked, Program};
 use crate::raw::{Raw, RawServer, RawSockets};
@@ -24,12 +27,14 @@ use crate::source::Sources;
 use crate::value::{Nameservers, SOCKET_BUFFER_MIN};
 
 pub(crate) use links::links;
+pub(crate) use manager::listeners_of;
 
 /// Checks `raw`, to whose servers those of a subscription are added; `None` when `findings` has an
 /// error.
 pub(crate) fn validate(
     raw: Raw,
     sources: Sources,
+    env: Lookup<'_>,
     subscribed: Vec<RemoteServer>,
     findings: &mut Findings,
 ) -> Option<Config> {
@@ -38,10 +43,17 @@ pub(crate) fn validate(
     let origin = sources.origin();
     let acls = AccessLists::new(raw.geoip_database.clone());
     let mut check = Check { invoked, origin, findings, acls };
-    let role = if invoked.program == Program::Server {
+    let mut manager = None;
+    let mut report_to = None;
+    let role = if invoked.program == Program::Manager {
+        manager = check.manager(&raw, env);
+        let ports = manager.iter().flat_map(|manager: &ManagerOptions| &manager.ports);
+        Role::Server { listeners: ports.flat_map(|port| port.listeners.clone()).collect() }
+    } else if invoked.program == Program::Server {
         if let Some(url) = &raw.online.url {
             check.findings.error(url.origin, "a server has no subscription; write an ss:// link");
         }
+        report_to = check.manager_address(&raw);
         Role::Server { listeners: check.listeners(&raw) }
     } else {
         let mut servers = check.remote_servers(&raw);
@@ -97,6 +109,8 @@ pub(crate) fn validate(
         online,
         merged,
         secrets_on_argv: has_secrets,
+        manager,
+        report_to,
         warnings: findings.warnings().iter().map(ToString::to_string).collect(),
         sources,
     })
@@ -172,6 +186,7 @@ enum Required {
     Method,
     LocalPort,
     Target,
+    ManagerAddress,
 }
 
 impl Required {
@@ -184,6 +199,7 @@ impl Required {
             Self::Method => &["method"],
             Self::LocalPort => &["local_port"],
             Self::Target => &["tunnel_address", "forward_address", "forward_port"],
+            Self::ManagerAddress => &["manager_address", "manager_port"],
         }
     }
 }
@@ -212,8 +228,10 @@ impl Check<'_> {
 
     const fn spelling(&self, what: Required) -> (&'static str, &'static str) {
         let rust = matches!(self.invoked.dialect, Dialect::Rust);
-        let server = matches!(self.invoked.program, Program::Server);
+        let server = !self.invoked.program.is_client();
         match what {
+            Required::ManagerAddress if rust => ("--manager-addr", "manager_address"),
+            Required::ManagerAddress => ("--manager-address", "manager_address"),
             Required::Server if rust => ("--server-addr", "server"),
             Required::Server if server => ("--listen-address", "server"),
             Required::Server => ("--server", "server"),

@@ -14,7 +14,7 @@ use adit_shadowsocks::{KeyError, MethodError};
 use crate::config::{Interception, Mode, Protocol, ReplayPolicy};
 use crate::endpoint::{EndpointError, Host};
 use crate::link::LinkError;
-use crate::raw::Bind;
+use crate::raw::{Bind, ManagerHost};
 
 /// Name servers taken at most; more than a resolver would ever try.
 pub(crate) const NAMESERVERS_MAX: usize = 16;
@@ -143,6 +143,24 @@ pub(crate) fn bind(text: &str) -> Result<Bind, Complaint> {
         );
     }
     Ok(Bind::Unix(path.into()))
+}
+
+/// Where a manager is: a path with a slash in it or behind `unix:`, or a host, which may have a port.
+pub(crate) fn manager_host(text: &str) -> Result<ManagerHost, Complaint> {
+    if !is_unix(text) {
+        let (host, port) = crate::endpoint::split(text)?;
+        return Ok(ManagerHost::Host(host, port));
+    }
+    let path = text.strip_prefix("unix:").unwrap_or(text);
+    let path = std::path::absolute(path).ok().filter(|_| !path.ends_with('/'));
+    match path {
+        Some(path) if path.as_os_str().len() <= UNIX_PATH_LEN_MAX && !text.contains('\0') => {
+            Ok(ManagerHost::Unix(path))
+        }
+        _ => Err("write the path of a Unix socket, such as /run/ss-manager/manager.sock (at most \
+                  107 bytes)"
+            .into()),
+    }
 }
 
 pub(crate) fn replay_policy(text: &str) -> Result<ReplayPolicy, Complaint> {

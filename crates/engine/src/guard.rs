@@ -12,10 +12,15 @@
 //! Not here: address blocks that lead nowhere (documentation, discard-only), since nobody is
 //! reached through them; and our public address behind somebody else's NAT, which no host can know.
 
+mod own;
+
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 
 use adit_sys::datagram::is_local_address;
+
+pub use own::OwnListeners;
 
 /// What is to be sent to an address; listeners of the two do not meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,21 +58,19 @@ impl fmt::Display for Blocked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Private => "private address",
-            Self::OwnListener => "a listener of this program",
+            Self::OwnListener => "a listener of this program, or its manager",
             Self::Listed => "access control list",
         })
     }
 }
 
-/// The rules; immutable once made.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// The rules.
+#[derive(Clone, Debug, Default)]
 pub struct Guard {
     /// Whether private addresses are refused.
     pub block_private: bool,
-    /// Where this process takes connections.
-    pub streams: Vec<SocketAddr>,
-    /// Where this process takes datagrams.
-    pub datagrams: Vec<SocketAddr>,
+    /// Where this process takes connections and datagrams.
+    pub own: Arc<OwnListeners>,
 }
 
 impl Guard {
@@ -80,12 +83,7 @@ impl Guard {
         if self.block_private && is_private(addr.ip()) {
             return Err(Blocked::Private);
         }
-        let listeners = match transport {
-            Transport::Stream => &self.streams,
-            Transport::Datagram => &self.datagrams,
-        };
-        let mut same_port = listeners.iter().filter(|l| l.port() == addr.port());
-        if same_port.any(|listener| reaches(addr.ip(), listener.ip())) {
+        if self.own.any(transport, addr.port(), |listener| reaches(addr.ip(), listener)) {
             return Err(Blocked::OwnListener);
         }
         Ok(())

@@ -7,7 +7,8 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`worker`] | the loop, listeners, orders from outside |
+//! | [`worker`], `listeners` | the loop, listeners, orders from outside |
+//! | [`receipt`] | how an order is known to be carried out |
 //! | `flow` | the state machine of one connection |
 //! | `udp` | datagrams and their sessions |
 //! | `names` | sockets under the resolver |
@@ -27,9 +28,11 @@ mod flow;
 pub mod guard;
 pub mod health;
 mod judges;
+mod listeners;
 mod names;
 pub mod pool;
 pub mod probe;
+pub mod receipt;
 mod redirect;
 pub mod ring;
 pub mod role;

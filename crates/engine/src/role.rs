@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use adit_acl::Acl;
 use adit_handshake::Policy;
-use adit_observe::UserCounters;
+use adit_observe::{PortCounters, UserCounters};
 use adit_resolver::Order;
 use adit_shadowsocks::{ClientKey, RelayKey, ReplaySet, ServerKey};
 use adit_sys::datagram::DatagramOptions;
@@ -36,6 +36,8 @@ pub struct Role {
     pub replay: Option<Arc<Mutex<ReplaySet>>>,
     /// How many connections and sessions each client address has; `None` without such limits.
     pub clients: Option<Arc<ClientTable>>,
+    /// Traffic of the port, where somebody wants to know it (servers and hops only).
+    pub port: Option<Arc<PortCounters>>,
     /// What a datagram listener needs besides; streams do not look at it.
     pub datagrams: Datagrams,
 }
@@ -246,6 +248,20 @@ impl Role {
         match &self.kind {
             RoleKind::Client { direct, .. } => direct.as_ref(),
             RoleKind::Server { .. } | RoleKind::Hop { .. } => None,
+        }
+    }
+
+    /// Counts bytes of a client's stream or packet.
+    pub(crate) fn count_in(&self, len: usize) {
+        if let Some(port) = &self.port {
+            port.bytes_in.add(len as u64);
+        }
+    }
+
+    /// Counts bytes of a stream or packet to a client.
+    pub(crate) fn count_out(&self, len: usize) {
+        if let Some(port) = &self.port {
+            port.bytes_out.add(len as u64);
         }
     }
 

@@ -24,9 +24,11 @@ use crate::crew::Crew;
 use crate::flow::{Flow, Next};
 use crate::guard::Transport;
 use crate::judges::Judges;
+use crate::listeners::{Listener, Listeners};
 use crate::names::{Finished, Names, Tools, Waiter};
 use crate::pool::{BLOCK_LEN, Pool};
 use crate::probe::{ProbePlan, Prober};
+use crate::receipt::Receipt;
 use crate::ring::Ring;
 use crate::role::Role;
 use crate::slab::{Key, Slab};
@@ -62,6 +64,10 @@ pub enum Command {
     Assign(ListenerId, Arc<Role>),
     /// Close a listener; its connections go on.
     Unlisten(ListenerId),
+    /// Close a listener and reset its connections.
+    Close(ListenerId),
+    /// Give this back, now that what was ordered before is done.
+    Confirm(Receipt),
     /// Resolve names by these from here on.
     Resolve(Arc<Settings>, Arc<Hosts>),
     /// Probe these servers from here on, in place of others; for one worker of a process.
@@ -105,18 +111,10 @@ impl Handle {
     }
 }
 
-/// A socket that clients reach us at.
-pub(crate) struct Listener {
-    pub(crate) id: ListenerId,
-    pub(crate) fd: OwnedFd,
-    pub(crate) role: Arc<Role>,
-    pub(crate) transport: Transport,
-}
-
 /// The state of one worker. Make it on any thread, [`run`](Worker::run) it on its own.
 pub struct Worker {
     flows: Slab<Flow>,
-    listeners: Slab<Listener>,
+    listeners: Listeners,
     /// Made when the first datagram listener comes.
     udp: Option<Box<Udp>>,
     sessions_max: usize,
@@ -175,7 +173,7 @@ impl Worker {
         };
         let worker = Self {
             flows: Slab::with_capacity(capacity.flows),
-            listeners: Slab::with_capacity(LISTENERS_MAX),
+            listeners: Listeners::new(),
             udp: None,
             sessions_max: capacity.sessions,
             prober: None,
@@ -502,14 +500,12 @@ impl Worker {
                     self.listen(id, fd, role, Transport::Datagram);
                 }
                 Command::Assign(id, role) => self.assign(id, role),
-                Command::Unlisten(id) => {
-                    if let Some(key) = self.listener(id) {
-                        self.listeners.remove(key);
-                        if let Some(udp) = &mut self.udp {
-                            udp.on_unlisten(&mut self.core, key);
-                        }
-                    }
+                Command::Unlisten(id) => self.unlisten(id),
+                Command::Close(id) => {
+                    self.unlisten(id);
+                    self.reset_where(|flow| flow.listener() == id);
                 }
+                Command::Confirm(receipt) => drop(receipt),
                 Command::Resolve(settings, hosts) => self.core.names.replace(settings, hosts),
                 Command::Probe(plan) => {
                     self.with_prober(Prober::end);
@@ -534,20 +530,13 @@ impl Worker {
     /// Gives a listener a new role. Connections go on by the role they began with, except those
     /// of users who are gone.
     fn assign(&mut self, id: ListenerId, role: Arc<Role>) {
-        let Some(key) = self.listener(id) else { return };
+        let Some(key) = self.listeners.find(id) else { return };
         self.core.judges.prepare(role.acl());
         if let Some(udp) = &mut self.udp {
             udp.prepare(&role);
             udp.on_assign(&mut self.core, key, &role);
         }
-        // Off the hot path: a reload.
-        for flow_key in self.flows.keys().collect::<Vec<_>>() {
-            let ends =
-                self.flows.get(flow_key).is_some_and(|f| f.listener() == id && !f.outlives(&role));
-            if ends {
-                self.with_flow(flow_key, |_, _| Next::Reset);
-            }
-        }
+        self.reset_where(|flow| flow.listener() == id && !flow.outlives(&role));
         if let Some(listener) = self.listeners.get_mut(key) {
             listener.role = role;
         }
@@ -577,8 +566,20 @@ impl Worker {
         }
     }
 
-    fn listener(&self, id: ListenerId) -> Option<Key> {
-        self.listeners.keys().find(|&key| self.listeners.get(key).is_some_and(|l| l.id == id))
+    fn unlisten(&mut self, id: ListenerId) {
+        let Some(key) = self.listeners.find(id) else { return };
+        self.listeners.remove(key);
+        if let Some(udp) = &mut self.udp {
+            udp.on_unlisten(&mut self.core, key);
+        }
+    }
+
+    /// Resets connections. Off the hot path: a reload, or the end of a listener.
+    fn reset_where(&mut self, which: impl Fn(&Flow) -> bool) {
+        let ending = self.flows.keys().filter(|&key| self.flows.get(key).is_some_and(&which));
+        for key in ending.collect::<Vec<_>>() {
+            self.with_flow(key, |_, _| Next::Reset);
+        }
     }
 
     fn is_drained(&self) -> bool {
@@ -586,5 +587,5 @@ impl Worker {
     }
 }
 
-/// Listeners of one worker.
-pub const LISTENERS_MAX: usize = 1024;
+/// Listeners of one worker: TCP and UDP at 2,000 ports. What is not used takes no memory.
+pub const LISTENERS_MAX: usize = 4096;

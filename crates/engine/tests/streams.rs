@@ -12,18 +12,20 @@ use std::time::{Duration, Instant};
 
 use adit_engine::clients::ClientTable;
 use adit_engine::crew::Crew;
-use adit_engine::guard::Guard;
+use adit_engine::guard::{Guard, OwnListeners, Transport};
 use adit_engine::health::Servers;
+use adit_engine::receipt::Receipts;
 use adit_engine::role::{
     Associate, Datagrams, Inbound, Limits, NextHop, Role, RoleKind, Upstream, UpstreamHost,
 };
 use adit_engine::worker::{Capacity, Command, Handle, ListenerId, Worker};
 use adit_handshake::Policy;
-use adit_observe::{Counter, FlowCounters, UserCounters};
+use adit_observe::{Counter, FlowCounters, PortCounters, UserCounters};
 use adit_resolver::{Hosts, Order, Settings};
 use adit_shadowsocks::{ClientKey, Method, RelayKey, ServerKey};
 use adit_sys::datagram::DatagramOptions;
 use adit_sys::net::{self, OutboundOptions, PortSharing, StreamOptions, UnixOptions};
+use adit_sys::poll::{Events, Interest, Poll, Waker};
 
 const METHOD: Method = Method::Blake3Aes128Gcm;
 const HOP: &str = "AAAAAAAAAAAAAAAAAAAAAA==";
@@ -123,6 +125,7 @@ fn role(kind: RoleKind) -> Role {
         order: Order::System,
         replay: None,
         clients: None,
+        port: None,
         datagrams: Datagrams {
             idle: long,
             options: DatagramOptions::default(),
@@ -272,7 +275,10 @@ fn a_server_never_dials_its_own_listeners_and_private_targets_only_if_allowed() 
     let mut rig = Rig::new();
     let target = echo();
     let own = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let guard = Guard { block_private: false, streams: vec![own], datagrams: vec![target] };
+    let listeners = OwnListeners::default();
+    listeners.add(Transport::Stream, own);
+    listeners.add(Transport::Datagram, target);
+    let guard = Guard { block_private: false, own: Arc::new(listeners) };
     let (_, guarded) = rig.listen(server(PORT, &[], guard));
     let proxy = rig.client(guarded, PORT);
     passes(&mut connect(proxy, &by_ip(target)), b"allowed");
@@ -503,5 +509,70 @@ fn a_reload_keeps_streams_of_hops_that_stay() {
     rig.assign(id, hop(&[(ALICE, second)]));
     assert!(is_reset(&mut stream));
     passes(&mut later, b"two");
+    rig.end();
+}
+
+#[test]
+fn a_listener_closes_with_its_connections_and_no_others() {
+    let mut rig = Rig::new();
+    let target = echo();
+    let (first_id, first) = rig.listen(server(PORT, &[], Guard::default()));
+    let (_, second) = rig.listen(server(PORT, &[], Guard::default()));
+    let mut ends = connect(rig.client(first, PORT), &by_ip(target));
+    let mut stays = connect(rig.client(second, PORT), &by_ip(target));
+    passes(&mut ends, b"one");
+    passes(&mut stays, b"two");
+    let waker = Arc::new(Waker::new().unwrap());
+    let receipts = Receipts::new(Arc::clone(&waker));
+    let poll = Poll::new().unwrap();
+    poll.add(&*waker, 0, Interest::Level).unwrap();
+    rig.handle.send(Command::Close(first_id));
+    rig.handle.send(Command::Confirm(receipts.issue()));
+    let mut events = Events::new();
+    while !receipts.are_in() {
+        poll.wait(&mut events, Some(Duration::from_secs(10))).unwrap();
+    }
+    // All of it is done by now.
+    assert_eq!(TcpStream::connect(first).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+    assert!(is_reset(&mut ends));
+    passes(&mut stays, b"still");
+    // An id that is gone is nobody's.
+    rig.handle.send(Command::Close(first_id));
+    passes(&mut stays, b"still");
+    rig.end();
+}
+
+/// A server counts what is on the wire; so does a hop, which takes 16 bytes of a stream off.
+#[test]
+fn the_encrypted_side_of_a_port_is_counted() {
+    let mut rig = Rig::new();
+    let target = echo();
+    let [at_server, at_hop] = [(); 2].map(|()| Arc::new(PortCounters::default()));
+    let counted =
+        |kind, port: &Arc<PortCounters>| Role { port: Some(Arc::clone(port)), ..role(kind) };
+    let (_, end) = rig.listen_as(counted(server(PORT, &[], Guard::default()), &at_server));
+    let (_, relay) = rig.listen_as(counted(hop(&[(PORT, end)]), &at_hop));
+    let proxy = rig.client(relay, &format!("{HOP}:{PORT}"));
+    let mut payload = 0;
+    for len in [1, 1000, 300_000] {
+        let mut stream = connect(proxy, &by_ip(target));
+        passes(&mut stream, &vec![7; len]);
+        payload += len as u64;
+    }
+    // What is on the way out is counted when it has been written, and the last has been read.
+    assert_eq!(at_hop.bytes_in.value(), at_server.bytes_in.value() + 3 * 16);
+    assert_eq!(at_hop.bytes_out.value(), at_server.bytes_out.value());
+    for counted in [at_server.bytes_in.value(), at_server.bytes_out.value()] {
+        // Salts, headers, up to 900 bytes of padding, and 34 bytes a record of at least 16 KiB.
+        assert!((payload + 3 * 60..payload + payload / 100 + 3 * 1100).contains(&counted));
+    }
+    // Nobody else is.
+    let before = at_server.total() + at_hop.total();
+    assert!(is_reset(&mut {
+        let mut probe = dial(end);
+        probe.write_all(&[0x55; 1000]).unwrap();
+        probe
+    }));
+    assert_eq!(at_server.total() + at_hop.total(), before);
     rig.end();
 }

@@ -23,6 +23,7 @@ mod datagrams;
 mod documents;
 mod exchange;
 mod failure;
+mod managers;
 mod matrix;
 mod ports;
 mod process;
@@ -36,6 +37,7 @@ mod traffic;
 
 pub use account::Guise;
 pub use failure::Failure;
+pub use managers::{Over, answers_alike, reports};
 pub use matrix::{
     disguises, hops, identities, relays, relays_datagrams, tunnels, tunnels_datagrams,
 };

@@ -40,6 +40,8 @@ pub(crate) enum Role {
     Relay,
     /// As a client, with one target for every connection and datagram.
     Tunnel,
+    /// Adds and removes servers by request.
+    Manager,
 }
 
 impl Program {
@@ -171,6 +173,8 @@ impl Program {
             (Self::SingBox, _) => "sing-box",
             (Self::Rust, Role::Client | Role::Tunnel) => "sslocal",
             (Self::Rust, Role::Server | Role::Relay) => "ssserver",
+            (Self::Rust, Role::Manager) => "ssmanager",
+            (Self::Adit | Self::Libev, Role::Manager) => "ss-manager",
             (Self::Adit | Self::Libev, Role::Client) => "ss-local",
             (Self::Adit | Self::Libev, Role::Server | Role::Relay) => "ss-server",
             (Self::Adit | Self::Libev, Role::Tunnel) => "ss-tunnel",

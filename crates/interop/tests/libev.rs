@@ -1,6 +1,8 @@
 //! With shadowsocks-libev, which knows the methods of 2017 only.
 
-use adit_interop::{Failure, Program, both_ways, tunnels, tunnels_datagrams};
+use adit_interop::{
+    Failure, Over, Program, answers_alike, both_ways, reports, tunnels, tunnels_datagrams,
+};
 
 both_ways! {
     Program::Libev;
@@ -24,4 +26,34 @@ fn our_tunnel_with_datagrams() -> Result<(), Failure> {
 #[test]
 fn its_tunnel_with_datagrams() -> Result<(), Failure> {
     tunnels_datagrams(Program::Libev, Program::Adit, "aes-128-gcm")
+}
+
+#[test]
+fn our_manager_answers_as_its_manager_does_over_udp() -> Result<(), Failure> {
+    answers_alike(Program::Libev, Over::Udp)
+}
+
+#[test]
+fn our_manager_answers_as_its_manager_does_over_unix() -> Result<(), Failure> {
+    answers_alike(Program::Libev, Over::Unix)
+}
+
+#[test]
+fn our_server_reports_to_its_manager_over_udp() -> Result<(), Failure> {
+    reports(Program::Adit, Program::Libev, Over::Udp)
+}
+
+#[test]
+fn our_server_reports_to_its_manager_over_unix() -> Result<(), Failure> {
+    reports(Program::Adit, Program::Libev, Over::Unix)
+}
+
+#[test]
+fn its_server_reports_to_our_manager_over_udp() -> Result<(), Failure> {
+    reports(Program::Libev, Program::Adit, Over::Udp)
+}
+
+#[test]
+fn its_server_reports_to_our_manager_over_unix() -> Result<(), Failure> {
+    reports(Program::Libev, Program::Adit, Over::Unix)
 }

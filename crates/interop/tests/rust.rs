@@ -1,6 +1,9 @@
 //! With shadowsocks-rust.
 
-use adit_interop::{Failure, Program, both_ways, hops, identities, tunnels, tunnels_datagrams};
+use adit_interop::{
+    Failure, Over, Program, answers_alike, both_ways, hops, identities, reports, tunnels,
+    tunnels_datagrams,
+};
 
 both_ways! {
     Program::Rust;
@@ -78,4 +81,34 @@ fn our_relay_to_our_server() -> Result<(), Failure> {
 #[test]
 fn our_relay_to_its_server() -> Result<(), Failure> {
     hops(Program::Adit, &[Program::Adit], Program::Rust, "2022-blake3-aes-256-gcm")
+}
+
+#[test]
+fn our_manager_answers_as_its_manager_does_over_udp() -> Result<(), Failure> {
+    answers_alike(Program::Rust, Over::Udp)
+}
+
+#[test]
+fn our_manager_answers_as_its_manager_does_over_unix() -> Result<(), Failure> {
+    answers_alike(Program::Rust, Over::Unix)
+}
+
+#[test]
+fn our_server_reports_to_its_manager_over_udp() -> Result<(), Failure> {
+    reports(Program::Adit, Program::Rust, Over::Udp)
+}
+
+#[test]
+fn our_server_reports_to_its_manager_over_unix() -> Result<(), Failure> {
+    reports(Program::Adit, Program::Rust, Over::Unix)
+}
+
+#[test]
+fn its_server_reports_to_our_manager_over_udp() -> Result<(), Failure> {
+    reports(Program::Rust, Program::Adit, Over::Udp)
+}
+
+#[test]
+fn its_server_reports_to_our_manager_over_unix() -> Result<(), Failure> {
+    reports(Program::Rust, Program::Adit, Over::Unix)
 }

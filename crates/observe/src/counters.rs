@@ -1,5 +1,5 @@
-//! Counters that any thread reads: those of a worker, which it alone writes, and those of a user,
-//! which every worker writes.
+//! Counters that any thread reads: those of a worker, which it alone writes, and those of a user or
+//! a port, which every worker writes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -69,6 +69,25 @@ pub struct UserCounters {
     pub datagrams_up: SharedCounter,
     /// Datagrams from targets to the user.
     pub datagrams_down: SharedCounter,
+}
+
+/// What has passed a port of a server on its encrypted side, over all workers: the bytes of streams
+/// and packets as they are on the wire, of those clients that proved to have a key. Aligned so that
+/// two ports never share a cache line.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub struct PortCounters {
+    /// Bytes from clients.
+    pub bytes_in: SharedCounter,
+    /// Bytes to clients.
+    pub bytes_out: SharedCounter,
+}
+
+impl PortCounters {
+    /// Bytes of both directions.
+    pub fn total(&self) -> u64 {
+        self.bytes_in.value().wrapping_add(self.bytes_out.value())
+    }
 }
 
 /// Declares the counters once, so that their names and their sum can't drift apart.
@@ -202,5 +221,14 @@ mod tests {
         });
         assert_eq!((user.bytes_up.value(), user.bytes_down.value()), (40_000, 0));
         assert!(align_of::<UserCounters>() >= 64);
+    }
+
+    #[test]
+    fn a_port_counts_both_directions() {
+        let port = PortCounters::default();
+        port.bytes_in.add(3);
+        port.bytes_out.add(4);
+        assert_eq!(port.total(), 7);
+        assert!(align_of::<PortCounters>() >= 64);
     }
 }

@@ -8,6 +8,6 @@
 mod counters;
 mod logger;
 
-pub use counters::{Counter, FlowCounters, SharedCounter, UserCounters};
+pub use counters::{Counter, FlowCounters, PortCounters, SharedCounter, UserCounters};
 pub use log;
 pub use logger::{LineBuffer, Throttle, init_log};

@@ -9,9 +9,12 @@
 
 mod health;
 mod listeners;
+mod manager;
 mod names;
+mod opening;
 mod plugin;
 mod redir;
+mod reporter;
 mod roles;
 mod subscription;
 mod supervisor;

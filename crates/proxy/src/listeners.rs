@@ -1,5 +1,6 @@
 //! Opening, keeping and closing listeners, so that a reload is a difference and not a restart.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -9,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use adit_config::{Endpoint, Host};
-use adit_engine::guard::Transport;
+use adit_engine::guard::{OwnListeners, Transport};
 use adit_engine::role::Role;
 use adit_engine::worker::{Command, Handle, LISTENERS_MAX, ListenerId};
 use adit_observe::log;
@@ -33,6 +34,8 @@ pub(crate) struct Wanted {
     pub(crate) transport: Transport,
     pub(crate) takes: Takes,
     pub(crate) role: Arc<Role>,
+    /// The port of the configuration that it serves, which is not its own behind a plugin.
+    pub(crate) serves: Option<u16>,
     /// For the start-up line.
     pub(crate) about: String,
 }
@@ -60,6 +63,8 @@ struct Open {
     place: Place,
     /// Which file the place is, if it is one.
     file: Option<FileId>,
+    /// The port that it serves.
+    serves: Option<u16>,
 }
 
 /// Device and number of a file.
@@ -107,15 +112,46 @@ pub(crate) struct ListenOptions {
 #[derive(Default)]
 pub(crate) struct Listeners {
     open: Vec<Open>,
+    /// Closed with their connections, but workers may have them open still.
+    closing: Vec<Place>,
     next_id: u32,
+}
+
+/// Which of the listeners a change is about; the others stay as they are.
+#[derive(Clone, Copy)]
+pub(crate) enum Scope {
+    /// All.
+    All,
+    /// Those that serve a port.
+    Port(u16),
+}
+
+/// What happens to listeners that are open at a place that is wanted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// They stay and get another role.
+    Kept,
+    /// They close with their connections, and others are opened in their place.
+    Replaced,
+}
+
+/// A listener that is opened but not in force.
+struct Added {
+    place: Place,
+    serves: Option<u16>,
+    /// One socket a worker.
+    fds: Vec<OwnedFd>,
+    role: Arc<Role>,
 }
 
 /// What a reload changes, opened but not in force.
 pub(crate) struct Change {
-    /// New ones, with one socket a worker.
-    added: Vec<(Place, Vec<OwnedFd>, Arc<Role>)>,
+    /// New ones.
+    added: Vec<Added>,
     kept: Vec<(ListenerId, Arc<Role>)>,
     removed: Vec<ListenerId>,
+    /// What happens to the connections of those removed.
+    standing: Standing,
     /// Start-up lines, one an address.
     pub(crate) lines: Vec<String>,
 }
@@ -129,27 +165,48 @@ impl Listeners {
         options: &ListenOptions,
         workers: usize,
     ) -> Result<Change, ListenError> {
-        let mut change =
-            Change { added: Vec::new(), kept: Vec::new(), removed: Vec::new(), lines: Vec::new() };
+        self.prepare_within(Scope::All, Standing::Kept, wanted, options, workers)
+    }
+
+    /// As [`Listeners::prepare`], about some of the listeners.
+    pub(crate) fn prepare_within(
+        &self,
+        scope: Scope,
+        standing: Standing,
+        wanted: &[Wanted],
+        options: &ListenOptions,
+        workers: usize,
+    ) -> Result<Change, ListenError> {
+        let mut change = Change {
+            added: Vec::new(),
+            kept: Vec::new(),
+            removed: Vec::new(),
+            standing,
+            lines: Vec::new(),
+        };
         let mut seen: Vec<Place> = Vec::new();
         let mut skipped = None;
         let places = places(wanted)?;
-        if places.len() > LISTENERS_MAX {
-            let error = format!("{LISTENERS_MAX} listeners at most; TCP and UDP are two");
-            let what = format!("{} addresses", places.len());
-            return Err(ListenError::of(what, io::Error::other(error)));
-        }
+        let others = self.open.iter().filter(|open| !scope.includes(open)).count();
+        check_count(others + places.len())?;
+        let in_scope = || self.open.iter().filter(|open| scope.includes(open));
         for (place, wanted) in places {
             if seen.iter().any(|other| other.is_where(&place)) {
                 let error = io::Error::new(io::ErrorKind::AddrInUse, "named twice");
                 return Err(ListenError::of(place.to_string(), error));
             }
             seen.push(place.clone());
-            if let Some(open) = self.open.iter().find(|o| o.place == place) {
+            let known = in_scope().find(|open| open.place == place);
+            if let Some(open) = known.filter(|_| standing == Standing::Kept) {
                 change.kept.push((open.id, Arc::clone(&wanted.role)));
             } else {
                 match self.open_all(&place, options, workers, &seen) {
-                    Ok(fds) => change.added.push((place.clone(), fds, Arc::clone(&wanted.role))),
+                    Ok(fds) => change.added.push(Added {
+                        place: place.clone(),
+                        serves: wanted.serves,
+                        fds,
+                        role: Arc::clone(&wanted.role),
+                    }),
                     // A host without IPv6 still serves the IPv4 half of a pair.
                     Err(e) if is_v6(&place) && is_without_family(&e.error) => {
                         log::warn!("{e}; skipped, this host has no IPv6");
@@ -164,32 +221,51 @@ impl Listeners {
         if let (true, Some(error)) = (change.lines.is_empty(), skipped) {
             return Err(error);
         }
-        change.removed = self
-            .open
-            .iter()
-            .filter(|o| !change.kept.iter().any(|(id, _)| *id == o.id))
-            .map(|o| o.id)
-            .collect();
+        let kept: HashSet<ListenerId> = change.kept.iter().map(|(id, _)| *id).collect();
+        change.removed = in_scope().map(|open| open.id).filter(|id| !kept.contains(id)).collect();
         Ok(change)
     }
 
-    /// Puts a change in force on every worker.
-    pub(crate) fn apply(&mut self, change: Change, workers: &[Handle]) {
+    /// The change that closes a port with its connections.
+    pub(crate) fn without(&self, port: u16) -> Change {
+        let scope = Scope::Port(port);
+        let gone = self.open.iter().filter(|open| scope.includes(open));
+        Change {
+            added: Vec::new(),
+            kept: Vec::new(),
+            removed: gone.map(|open| open.id).collect(),
+            standing: Standing::Replaced,
+            lines: Vec::new(),
+        }
+    }
+
+    /// Puts a change in force on every worker; `own` is told where we listen now.
+    pub(crate) fn apply(&mut self, change: Change, workers: &[Handle], own: &OwnListeners) {
+        let ends = change.standing == Standing::Replaced;
         for id in change.removed {
             if let Some(at) = self.open.iter().position(|o| o.id == id) {
-                forget(&self.open.swap_remove(at));
+                let open = self.open.swap_remove(at);
+                forget(&open);
+                if let Place::Internet(addr, transport, _) = &open.place {
+                    own.remove(*transport, *addr);
+                }
+                self.closing.extend(ends.then_some(open.place));
             }
-            workers.iter().for_each(|w| w.send(Command::Unlisten(id)));
+            let order = if ends { Command::Close } else { Command::Unlisten };
+            workers.iter().for_each(|w| w.send(order(id)));
         }
         for (id, role) in change.kept {
             workers.iter().for_each(|w| w.send(Command::Assign(id, Arc::clone(&role))));
         }
-        for (place, fds, role) in change.added {
+        for Added { place, serves, fds, role } in change.added {
             let id = ListenerId(self.next_id);
             self.next_id += 1;
             let transport = place.transport();
+            if let Place::Internet(addr, transport, _) = &place {
+                own.add(*transport, *addr);
+            }
             let file = file_id(&place);
-            self.open.push(Open { id, place, file });
+            self.open.push(Open { id, place, file, serves });
             for (worker, fd) in workers.iter().zip(fds) {
                 let role = Arc::clone(&role);
                 worker.send(match transport {
@@ -200,10 +276,20 @@ impl Listeners {
         }
     }
 
-    /// Whether a listener takes what comes to this address.
+    /// Whether a listener takes what comes to this address, or may still.
     pub(crate) fn takes(&self, addr: SocketAddr, transport: Transport) -> bool {
         let place = Place::Internet(addr, transport, Takes::Own);
-        self.open.iter().any(|open| overlap(&open.place, &place))
+        self.ours().any(|ours| overlap(ours, &place))
+    }
+
+    /// Workers have closed what they were told to close.
+    pub(crate) fn closed(&mut self) {
+        self.closing.clear();
+    }
+
+    /// Every place where a worker has a socket.
+    fn ours(&self) -> impl Iterator<Item = &Place> {
+        self.open.iter().map(|open| &open.place).chain(&self.closing)
     }
 
     /// Takes away what listeners leave in the file system.
@@ -249,7 +335,7 @@ impl Listeners {
                 datagram::bind_transparent(addr, sharing, v6_only, &options.datagram)
             }
         };
-        let beside_own = self.open.iter().any(|open| overlap(&open.place, place))
+        let beside_own = self.ours().any(|ours| overlap(ours, place))
             || transport == Transport::Stream && options.held.contains(&addr);
         if !options.reuse_port && !beside_own {
             // With a shared port the kernel would let a second program of the same user in
@@ -264,6 +350,34 @@ impl Listeners {
 impl ListenError {
     const fn of(what: String, error: io::Error) -> Self {
         Self { what, takes: Takes::Own, error }
+    }
+}
+
+/// Whether all that changes want together is no more than a worker can have.
+pub(crate) fn within_limit(changes: &[Change]) -> Result<(), ListenError> {
+    check_count(changes.iter().map(|change| change.added.len() + change.kept.len()).sum())
+}
+
+fn check_count(listeners: usize) -> Result<(), ListenError> {
+    if listeners <= LISTENERS_MAX {
+        return Ok(());
+    }
+    let error = format!("{LISTENERS_MAX} listeners at most; TCP and UDP are two");
+    let what = format!("{listeners} addresses");
+    Err(ListenError::of(what, io::Error::other(error)))
+}
+
+impl Scope {
+    fn includes(self, open: &Open) -> bool {
+        self.has(open.serves)
+    }
+
+    /// Whether what serves a port is meant.
+    pub(crate) fn has(self, serves: Option<u16>) -> bool {
+        match self {
+            Self::All => true,
+            Self::Port(port) => serves == Some(port),
+        }
     }
 }
 

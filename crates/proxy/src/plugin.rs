@@ -13,6 +13,8 @@
 //! * A plugin that ends by itself is told by [`Plugins::take_ended`]; what follows is the caller's
 //!   decision.
 //!
+//! Changes have a [`Scope`]: plugins of other ports stay as they are.
+//!
 //! A plugin runs as the configured user and is started before we become that user; that of a server
 //! may listen at ports below 1024 all the same, as we do.
 
@@ -25,11 +27,14 @@ mod start;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 
 use adit_config::{Config, Role};
-use adit_engine::guard::Transport;
+use adit_engine::guard::{OwnListeners, Transport};
 use adit_sys::child::Keeper;
 use adit_sys::poll::Poll;
+
+use crate::listeners::Scope;
 
 pub(crate) use job::{Job, Plugged, Side};
 pub(crate) use start::StartError;
@@ -46,10 +51,21 @@ pub(crate) struct Plugins {
     /// Ends them when we are killed; there is one once there is a plugin.
     keeper: Option<Keeper>,
     user: Option<Box<str>>,
+    /// Is told where they take traffic.
+    own: Arc<OwnListeners>,
+}
+
+/// A plugin that has ended by itself.
+pub(crate) struct Ended {
+    pub(crate) job: Job,
+    /// How, as a line for the log.
+    pub(crate) line: String,
 }
 
 /// What a configuration changes, begun and not in force.
 pub(crate) struct Change {
+    /// Whose plugins it is about.
+    scope: Scope,
     /// Those in force that stay, by their groups.
     kept: Vec<u32>,
     started: Vec<Running>,
@@ -57,26 +73,29 @@ pub(crate) struct Change {
     servers: Vec<(Job, Held)>,
     /// Ended already, because their ports are wanted.
     displaced: Vec<(Job, SocketAddr)>,
-    /// Where all of them stand.
+    /// Where all of them stand, also those that it is not about.
     places: Vec<(Job, SocketAddr)>,
 }
 
 impl Plugins {
-    /// None yet. All will run as `user`, or else as we do.
+    /// None yet. All will run as `user`, or else as we do; where they take traffic, no client of
+    /// ours may send any: `own` is told.
     ///
     /// # Errors
     /// Out of descriptors.
-    pub(crate) fn new(user: Option<Box<str>>) -> io::Result<Self> {
-        Ok(Self { poll: Poll::new()?, running: Vec::new(), keeper: None, user })
+    pub(crate) fn new(user: Option<Box<str>>, own: Arc<OwnListeners>) -> io::Result<Self> {
+        Ok(Self { poll: Poll::new()?, running: Vec::new(), keeper: None, user, own })
     }
 
     /// Starts the plugins of clients that `configs` ask for and that do not run yet, takes ports for
-    /// our listeners behind those of servers, and ends plugins in the way of new listeners.
+    /// our listeners behind those of servers, and ends plugins in the way of new listeners. Only
+    /// plugins in `scope` are looked at, and `configs` ask for no other.
     ///
     /// # Errors
     /// Nothing has changed then.
     pub(crate) fn prepare(
         &mut self,
+        scope: Scope,
         configs: &[Config],
         stopped: &dyn Fn() -> bool,
     ) -> Result<Change, StartError> {
@@ -93,7 +112,9 @@ impl Plugins {
                     .map_err(|e| StartError::Failed(format!("plugins cannot be started: {e}")))?,
             );
         }
-        let (mut kept, mut places, mut clients, mut servers) = (vec![], vec![], vec![], vec![]);
+        let (mut kept, mut clients, mut servers) = (vec![], vec![], vec![]);
+        let others = self.running.iter().filter(|running| !scope.has(running.job.serves()));
+        let mut places: Vec<_> = others.map(Running::place).collect();
         for job in wanted {
             if let Some(running) = self.running.iter().find(|running| running.job.is_same(&job)) {
                 kept.push(running.group());
@@ -110,8 +131,8 @@ impl Plugins {
         }
         let started = start_all(clients, &self.surroundings(stopped))?;
         places.extend(started.iter().map(|running| (running.job.clone(), running.local)));
-        let displaced = self.make_way(configs, &kept);
-        Ok(Change { kept, started, servers, displaced, places })
+        let displaced = self.make_way(scope, configs, &kept);
+        Ok(Change { scope, kept, started, servers, displaced, places })
     }
 
     /// Starts the plugins of servers, whose way to us is open by now.
@@ -132,8 +153,9 @@ impl Plugins {
     /// Puts a change in force and ends the plugins that are no longer wanted.
     pub(crate) fn apply(&mut self, change: Change) {
         let running = std::mem::take(&mut self.running).into_iter();
-        let (kept, removed): (Vec<_>, Vec<_>) =
-            running.partition(|running| change.kept.contains(&running.group()));
+        let (kept, removed): (Vec<_>, Vec<_>) = running.partition(|running| {
+            !change.scope.has(running.job.serves()) || change.kept.contains(&running.group())
+        });
         self.running = kept;
         self.running.extend(change.started);
         stop(removed, &self.poll);
@@ -160,25 +182,45 @@ impl Plugins {
         self.running.iter_mut().for_each(Running::forward_output);
     }
 
-    /// Takes out the plugins that have ended by themselves, and tells of each what ended and how.
-    pub(crate) fn take_ended(&mut self) -> Vec<String> {
+    /// Takes out the plugins that have ended by themselves.
+    pub(crate) fn take_ended(&mut self) -> Vec<Ended> {
         let running = std::mem::take(&mut self.running).into_iter();
         let (ended, running): (Vec<_>, Vec<_>) = running.partition(Running::has_ended);
         self.running = running;
         let tell = |ended: Running| {
             let job = ended.job.clone();
-            format!("{job} has ended: {}", ended.bury())
+            let line = format!("{job} has ended: {}", ended.bury());
+            Ended { job, line }
         };
         ended.into_iter().map(tell).collect()
     }
 
-    /// Ends all of them.
-    pub(crate) fn stop(&mut self) {
-        stop(std::mem::take(&mut self.running), &self.poll);
+    /// Where those stand that run.
+    pub(crate) fn plugged(&self) -> Plugged {
+        Plugged::new(self.running.iter().map(Running::place).collect())
+    }
+
+    /// Whether a plugin that does this runs.
+    pub(crate) fn has(&self, job: &Job) -> bool {
+        self.running.iter().any(|running| running.job.is_same(job))
+    }
+
+    /// Ends those in `scope`.
+    pub(crate) fn stop(&mut self, scope: Scope) {
+        let running = std::mem::take(&mut self.running).into_iter();
+        let (meant, others): (Vec<_>, Vec<_>) =
+            running.partition(|running| scope.has(running.job.serves()));
+        self.running = others;
+        stop(meant, &self.poll);
     }
 
     /// Ends plugins of servers that are not wanted any more and whose ports are.
-    fn make_way(&mut self, configs: &[Config], kept: &[u32]) -> Vec<(Job, SocketAddr)> {
+    fn make_way(
+        &mut self,
+        scope: Scope,
+        configs: &[Config],
+        kept: &[u32],
+    ) -> Vec<(Job, SocketAddr)> {
         let ports: Vec<u16> = configs
             .iter()
             .filter_map(|config| match &config.role {
@@ -189,14 +231,15 @@ impl Plugins {
             .map(|listener| listener.bind.port)
             .collect();
         let is_in_the_way = |running: &Running| {
-            running.job.side == Side::Server
+            let serves = running.job.serves();
+            serves.is_some_and(|port| ports.contains(&port))
+                && scope.has(serves)
                 && !kept.contains(&running.group())
-                && ports.contains(&running.job.remote.port)
         };
         let running = std::mem::take(&mut self.running).into_iter();
         let (displaced, running): (Vec<_>, Vec<_>) = running.partition(is_in_the_way);
         self.running = running;
-        let places = displaced.iter().map(|one| (one.job.clone(), one.local)).collect();
+        let places = displaced.iter().map(Running::place).collect();
         stop(displaced, &self.poll);
         places
     }
@@ -206,6 +249,7 @@ impl Plugins {
             poll: &self.poll,
             keeper: self.keeper.as_ref(),
             user: self.user.as_deref(),
+            own: &self.own,
             stopped,
         }
     }
@@ -220,7 +264,7 @@ impl AsFd for Plugins {
 
 impl Drop for Plugins {
     fn drop(&mut self) {
-        self.stop();
+        self.stop(Scope::All);
     }
 }
 
@@ -237,10 +281,8 @@ impl Change {
 
     /// Plugins that are to take the place of a listener, with what each carries.
     pub(crate) fn arriving(&self) -> impl Iterator<Item = (&Job, Transport)> {
-        self.servers.iter().flat_map(|(job, _)| {
-            let both = [Transport::Stream, Transport::Datagram].into_iter();
-            both.filter(|transport| job.carries(*transport)).map(move |transport| (job, transport))
-        })
+        let with_job = |job| Job::transports(job).map(move |transport| (job, transport));
+        self.servers.iter().flat_map(move |(job, _)| with_job(job))
     }
 }
 

@@ -2,7 +2,6 @@
 //! listeners, a mark on its own connections, and the rights for both.
 
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use adit_config::{Config, LocalKind, REDIR_MARK, Role as ConfigRole};
@@ -12,7 +11,7 @@ use adit_observe::log;
 use adit_sys::net::{self, Takes};
 use adit_sys::process;
 
-use crate::roles::own_listeners;
+use crate::roles::{Stores, own_listeners};
 
 /// Whose addresses a listener answers for.
 pub(crate) const fn takes(kind: &LocalKind, transport: Transport) -> Takes {
@@ -27,14 +26,14 @@ pub(crate) const fn takes(kind: &LocalKind, transport: Transport) -> Takes {
 pub(crate) fn inbound(
     tcp: adit_config::Interception,
     config: &Config,
-    own: &[(SocketAddr, Transport)],
+    stores: &Stores,
 ) -> Redirect {
     Redirect {
         by: match tcp {
             adit_config::Interception::Redirect => Interception::Redirect,
             adit_config::Interception::Tproxy => Interception::Tproxy,
         },
-        guard: Arc::new(own_listeners(own)),
+        guard: Arc::new(own_listeners(stores)),
         reply_mark: usable_mark(mark(config)),
     }
 }

@@ -1,8 +1,8 @@
 //! From a validated configuration to what the engine runs.
 
 use std::cell::{OnceCell, RefCell};
-use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -13,13 +13,13 @@ use adit_config::{
     ReplayPolicy, Role as ConfigRole, ServerListener,
 };
 use adit_engine::clients::ClientTable;
-use adit_engine::guard::{Guard, Transport};
+use adit_engine::guard::{Guard, OwnListeners, Transport};
 use adit_engine::role::{
     Associate, Datagrams, Direct, Inbound, Limits, NextHop, Role, RoleKind, Upstream, UpstreamHost,
 };
 use adit_engine::udp::{PacketSalts, SessionBook};
 use adit_handshake::Policy;
-use adit_observe::UserCounters;
+use adit_observe::{PortCounters, UserCounters};
 use adit_resolver::Order;
 use adit_shadowsocks::{CLOCK_SKEW_MAX_S, Method, ReplaySet, ServerKey};
 use adit_sys::datagram::DatagramOptions;
@@ -69,6 +69,10 @@ pub(crate) struct Stores {
     plugged: RefCell<Arc<Plugged>>,
     /// With what they are called in reports.
     users: RefCell<HashMap<UserId, (String, Arc<UserCounters>)>>,
+    /// Where somebody wants to know it: the traffic of ports, by number.
+    ports: RefCell<BTreeMap<u16, Arc<PortCounters>>>,
+    /// Where the process listens.
+    own: Arc<OwnListeners>,
 }
 
 /// The port and the key of a user.
@@ -89,6 +93,8 @@ impl Stores {
             healths: Healths::default(),
             plugged: RefCell::default(),
             users: RefCell::new(HashMap::new()),
+            ports: RefCell::new(BTreeMap::new()),
+            own: Arc::default(),
         }
     }
 
@@ -152,9 +158,40 @@ impl Stores {
         self.plugged.replace(plugged);
     }
 
-    /// Forgets users that no role knows any more.
-    pub(crate) fn forget_users(&self) {
+    /// Forgets users and ports that no role knows any more.
+    pub(crate) fn forget_unused(&self) {
         self.users.borrow_mut().retain(|_, (_, counters)| Arc::strong_count(counters) > 1);
+        self.ports.borrow_mut().retain(|_, counters| Arc::strong_count(counters) > 1);
+    }
+
+    /// Where the process listens, as far as it has been told.
+    pub(crate) const fn own(&self) -> &Arc<OwnListeners> {
+        &self.own
+    }
+
+    /// The traffic of ports, in order.
+    pub(crate) fn port_traffic(&self) -> Vec<(u16, Arc<PortCounters>)> {
+        self.ports.borrow().iter().map(|(port, c)| (*port, Arc::clone(c))).collect()
+    }
+
+    /// Takes the counters of a port out, so that its next role counts from 0.
+    pub(crate) fn take_port(&self, port: u16) -> Option<Arc<PortCounters>> {
+        self.ports.borrow_mut().remove(&port)
+    }
+
+    /// Undoes [`Stores::take_port`].
+    pub(crate) fn put_port(&self, port: u16, counters: Option<Arc<PortCounters>>) {
+        let mut ports = self.ports.borrow_mut();
+        match counters {
+            Some(counters) => ports.insert(port, counters),
+            None => ports.remove(&port),
+        };
+    }
+
+    /// The traffic of a port, where somebody wants to know it.
+    fn port(&self, config: &Config, port: u16) -> Option<Arc<PortCounters>> {
+        let wanted = config.manager.is_some() || config.report_to.is_some();
+        wanted.then(|| Arc::clone(self.ports.borrow_mut().entry(port).or_default()))
     }
 
     /// Gives each line of a report on users; ports and users in order.
@@ -214,13 +251,8 @@ pub(crate) fn binds(config: &Config) -> Vec<(Bind, Transport)> {
     }
 }
 
-/// Every listener that the configuration asks for, with its role. `own` is where the process
-/// listens, which no client of ours is taken to.
-pub(crate) fn wanted(
-    config: &Config,
-    stores: &Stores,
-    own: &[(SocketAddr, Transport)],
-) -> Vec<Wanted> {
+/// Every listener that the configuration asks for, with its role.
+pub(crate) fn wanted(config: &Config, stores: &Stores) -> Vec<Wanted> {
     match &config.role {
         ConfigRole::Client { locals, unix_locals, .. } => {
             let mut wanted = Vec::new();
@@ -234,8 +266,8 @@ pub(crate) fn wanted(
                         Transport::Stream => &local.bind,
                         Transport::Datagram => &local.udp_bind,
                     };
-                    let inbound = inbound(&local.kind, associate, config, own);
-                    let direct = direct(config, local.acl.as_ref(), own);
+                    let inbound = inbound(&local.kind, associate, config, stores);
+                    let direct = direct(config, local.acl.as_ref(), stores);
                     let role = client_role(config, inbound, direct, stores, local.mode, transport);
                     let about = about_local(config, &local.kind, transport);
                     wanted.push(Wanted {
@@ -243,6 +275,7 @@ pub(crate) fn wanted(
                         transport,
                         takes: redir::takes(&local.kind, transport),
                         role: Arc::new(role),
+                        serves: Some(bind.port),
                         about: format!("{about}, {}{}", local.mode.as_str(), about_acl(&local.acl)),
                     });
                 }
@@ -253,12 +286,13 @@ pub(crate) fn wanted(
                 takes: Takes::Own,
                 role: Arc::new(client_role(
                     config,
-                    inbound(&local.kind, None, config, own),
-                    direct(config, local.acl.as_ref(), own),
+                    inbound(&local.kind, None, config, stores),
+                    direct(config, local.acl.as_ref(), stores),
                     stores,
                     Mode::TcpOnly,
                     Transport::Stream,
                 )),
+                serves: None,
                 about: format!(
                     "{}, tcp_only{}",
                     about_local(config, &local.kind, Transport::Stream),
@@ -268,7 +302,7 @@ pub(crate) fn wanted(
             wanted
         }
         ConfigRole::Server { listeners } => {
-            let guard = Arc::new(guard(config, own));
+            let guard = Arc::new(guard(config, stores));
             let plugged = stores.plugged();
             let one = |listener: &ServerListener, transport| {
                 let mut role = server_role(config, listener, stores, &guard);
@@ -283,8 +317,14 @@ pub(crate) fn wanted(
                     about = format!("{about}, behind the plugin at {bind}");
                     bind = Host::Ip(local.ip()).with_port(local.port());
                 }
-                let (bind, role) = (Bind::Internet(bind), Arc::new(role));
-                Wanted { bind, transport, takes: Takes::Own, role, about }
+                Wanted {
+                    bind: Bind::Internet(bind),
+                    transport,
+                    takes: Takes::Own,
+                    role: Arc::new(role),
+                    serves: Some(listener.bind.port),
+                    about,
+                }
             };
             let all = listeners.iter().flat_map(|l| transports(l.mode).map(move |t| (l, t)));
             all.map(|(listener, transport)| one(listener, transport)).collect()
@@ -303,19 +343,13 @@ fn local_transports(local: &LocalListener) -> impl Iterator<Item = Transport> {
     asks.then_some(Transport::Stream).into_iter().chain(transports(local.mode))
 }
 
-fn guard(config: &Config, own: &[(SocketAddr, Transport)]) -> Guard {
-    Guard { block_private: config.protection.block_private, ..own_listeners(own) }
+fn guard(config: &Config, stores: &Stores) -> Guard {
+    Guard { block_private: config.protection.block_private, ..own_listeners(stores) }
 }
 
 /// Refuses our own listeners and nothing else.
-pub(crate) fn own_listeners(own: &[(SocketAddr, Transport)]) -> Guard {
-    let of =
-        |wanted| own.iter().filter(move |(_, t)| *t == wanted).map(|(addr, _)| *addr).collect();
-    Guard {
-        block_private: false,
-        streams: of(Transport::Stream),
-        datagrams: of(Transport::Datagram),
-    }
+pub(crate) fn own_listeners(stores: &Stores) -> Guard {
+    Guard { block_private: false, own: Arc::clone(&stores.own) }
 }
 
 fn about_server(listener: &ServerListener) -> String {
@@ -372,6 +406,7 @@ fn server_role(
         order: order(config),
         replay: stores.for_server(config.replay_policy, method),
         clients: stores.clients(config),
+        port: stores.port(config, listener.bind.port),
         datagrams: Datagrams {
             idle: config.udp.timeout,
             options: session_options(sockets.outgoing_sndbuf, sockets.outgoing_rcvbuf),
@@ -386,7 +421,7 @@ fn inbound(
     kind: &LocalKind,
     associate: Option<Associate>,
     config: &Config,
-    own: &[(SocketAddr, Transport)],
+    stores: &Stores,
 ) -> Inbound {
     let udp = associate.is_some();
     match kind {
@@ -400,21 +435,17 @@ fn inbound(
             associate: None,
         },
         LocalKind::Tunnel { target } => Inbound::Tunnel(TargetBuf::from(target.target())),
-        LocalKind::Redir { tcp } => Inbound::Redirect(redir::inbound(*tcp, config, own)),
+        LocalKind::Redir { tcp } => Inbound::Redirect(redir::inbound(*tcp, config, stores)),
     }
 }
 
 /// How a client reaches what its access control list sends straight to its target.
-fn direct(
-    config: &Config,
-    acl: Option<&AccessList>,
-    own: &[(SocketAddr, Transport)],
-) -> Option<Direct> {
+fn direct(config: &Config, acl: Option<&AccessList>, stores: &Stores) -> Option<Direct> {
     let ConfigRole::Client { direct, .. } = &config.role else { return None };
     acl.map(|list| Direct {
         acl: Arc::clone(&list.rules),
         outbound: outbound(direct),
-        guard: Arc::new(own_listeners(own)),
+        guard: Arc::new(own_listeners(stores)),
     })
 }
 
@@ -446,6 +477,7 @@ fn client_role(
         order: order(config),
         replay: stores.for_client(config.replay_policy),
         clients: stores.clients(config),
+        port: None,
         datagrams: Datagrams {
             idle: config.udp.timeout,
             options: session_options(sockets.outgoing_sndbuf, sockets.outgoing_rcvbuf),
@@ -589,6 +621,9 @@ pub(crate) fn outbound(options: &adit_config::OutboundOptions) -> OutboundOption
 pub(crate) fn resolver_outbound(config: &Config) -> OutboundOptions {
     let options = match &config.role {
         ConfigRole::Client { servers, .. } => servers.first().map(|s| &s.outbound),
+        ConfigRole::Server { .. } if config.manager.is_some() => {
+            config.manager.as_ref().map(|manager| &manager.outbound)
+        }
         ConfigRole::Server { listeners } => listeners.first().map(|l| &l.outbound),
     };
     options.map(outbound).unwrap_or_default()

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use adit_config::manager::ManagerAddress;
 use adit_config::{Config, Diagnostic, LogLevel};
 use adit_engine::crew::Crew;
 use adit_engine::guard::Transport;
@@ -19,10 +20,13 @@ use adit_sys::process::{self, Daemon};
 use adit_sys::signal::{Signal, Signals};
 use adit_sys::{datagram, net};
 
-use crate::listeners::{self, Bind, ListenError, ListenOptions, Listeners, Wanted};
+use crate::listeners::{Change, ListenOptions, Listeners, Scope, Wanted};
+use crate::manager::{self, Desk, Hands, ManagedPorts, Rebased};
 use crate::names::NameFiles;
-use crate::plugin::{self, Plugins, StartError};
+use crate::opening::{OpenError, Opening};
+use crate::plugin::{self, Plugins};
 use crate::redir;
+use crate::reporter::Reporter;
 use crate::roles::{self, Stores};
 use crate::subscription::{Arrival, Subscriptions, servers};
 
@@ -59,14 +63,14 @@ impl Failed {
         Self { code: EXIT_FAILURE, text: text.into() }
     }
 
-    /// Plugins are not ready.
-    fn plugins(error: StartError) -> Self {
-        match error {
-            StartError::Stopped => {
-                Self { code: EXIT_OK, text: "stopped while plugins were starting".to_owned() }
-            }
-            StartError::Failed(text) => Self::runtime(text),
-        }
+    /// Listeners or plugins are not ready.
+    fn opening(error: &OpenError) -> Self {
+        let code = if matches!(error, OpenError::Stopped) { EXIT_OK } else { EXIT_FAILURE };
+        Self { code, text: error.to_string() }
+    }
+
+    fn config(lines: Vec<String>) -> Self {
+        Self { code: EXIT_CONFIG, text: lines.join("; ") }
     }
 }
 
@@ -114,7 +118,17 @@ struct Supervisor {
     signals: SignalQueue,
     plugins: Plugins,
     poll: Poll,
+    /// The ports of a manager, and where requests for them come in.
+    manager: Option<(ManagedPorts, Desk)>,
+    /// What tells a manager elsewhere.
+    reporter: Option<Reporter>,
 }
+
+/// Tokens of the control plane's poll. It looks at everything whenever it wakes.
+const SIGNALS: u64 = 0;
+const REQUESTS: u64 = 1;
+const CONFIRMED: u64 = 2;
+const SAID: u64 = 3;
 
 /// The signals that have arrived, in order; one may be looked for without losing the others.
 struct SignalQueue {
@@ -152,29 +166,30 @@ impl Supervisor {
         let signals = Signals::take_over()
             .map_err(|e| Failed::runtime(format!("cannot take over signals: {e}")))?;
         let poll = Poll::new().map_err(|e| Failed::runtime(format!("epoll: {e}")))?;
-        poll.add(&signals, 0, Interest::Level)
+        poll.add(&signals, SIGNALS, Interest::Level)
             .map_err(|e| Failed::runtime(format!("epoll: {e}")))?;
         let signals = SignalQueue { signals, put_off: RefCell::default() };
-        let mut plugins = Plugins::new(config.user.clone())
-            .map_err(|e| Failed::runtime(format!("epoll: {e}")))?;
-        poll.add(&plugins, 0, Interest::Level)
-            .map_err(|e| Failed::runtime(format!("epoll: {e}")))?;
         let descriptors = descriptor_limit(config)?;
         let worker_count = worker_count(config);
 
         let sessions = sessions_max(config, descriptors, worker_count);
         let stores = Stores::new(sessions * worker_count);
+        let mut plugins = Plugins::new(config.user.clone(), Arc::clone(stores.own()))
+            .map_err(|e| Failed::runtime(format!("epoll: {e}")))?;
+        poll.add(&plugins, SAID, Interest::Level)
+            .map_err(|e| Failed::runtime(format!("epoll: {e}")))?;
         let crew = Crew::new(u16::try_from(worker_count).unwrap_or(u16::MAX))
             .map_err(|e| Failed::runtime(format!("eventfd: {e}")))?;
         let mut listeners = Listeners::default();
-        let mut opening = Opening {
-            stores: &stores,
-            listeners: &listeners,
-            plugins: &mut plugins,
-            signals: &signals,
+        let (ports, changes) = {
+            let mut opening = Opening {
+                stores: &stores,
+                listeners: &listeners,
+                plugins: &mut plugins,
+                stopped: &|| signals.has_stop(),
+            };
+            open_all(&configs, &mut opening, worker_count)?
         };
-        let (change, plugged) = opening.open(&configs, worker_count).map_err(Unchanged::failed)?;
-        plugins.apply(plugged);
         if let Some(path) = &config.pid_file {
             write_pid(path)?;
         }
@@ -183,6 +198,8 @@ impl Supervisor {
             redir::become_user(user, redirects)
                 .map_err(|e| Failed::runtime(format!("cannot become user {user}: {e}")))?;
         }
+        let manager = ports.map(|ports| open_desk(config, ports, &poll, &stores)).transpose()?;
+        let reporter = reporter(&configs, &stores).map_err(Failed::runtime)?;
         let names = NameFiles::read(config.nameservers.as_deref());
         let mut this = Self {
             configs,
@@ -196,14 +213,18 @@ impl Supervisor {
             signals,
             plugins,
             poll,
+            manager,
+            reporter,
         };
         for number in 0..worker_count {
             this.start_worker(number, descriptors, worker_count)?;
         }
-        for line in &change.lines {
-            log::info!("{line}");
+        for change in changes {
+            for line in &change.lines {
+                log::info!("{line}");
+            }
+            listeners.apply(change, &this.handles, this.stores.own());
         }
-        listeners.apply(change, &this.handles);
         this.listeners = listeners;
         this.send_probes();
         log::info!(
@@ -294,7 +315,7 @@ impl Supervisor {
     fn serve(mut self) -> Result<(), Failed> {
         let mut events = Events::new();
         loop {
-            if let Err(e) = self.poll.wait(&mut events, Some(self.timeout())) {
+            if let Err(e) = self.poll.wait(&mut events, Some(self.patience())) {
                 return Err(Failed::runtime(format!("epoll: {e}")));
             }
             while let Some(signal) = self.signals.next() {
@@ -312,8 +333,10 @@ impl Supervisor {
             }
             self.plugins.forward_output();
             let ended = self.plugins.take_ended();
-            if !ended.is_empty() {
-                ended.iter().for_each(|line| log::error!("{line}"));
+            ended.iter().for_each(|ended| log::error!("{}", ended.line));
+            if let Some((ports, _)) = &mut self.manager {
+                ended.into_iter().for_each(|ended| ports.lose(ended.job));
+            } else if !ended.is_empty() {
                 return self
                     .drain()
                     .and(Err(Failed::runtime("stopped, because a plugin has ended")));
@@ -324,17 +347,15 @@ impl Supervisor {
             if let Some(arrival) = self.subscriptions.step(&self.poll) {
                 self.on_answer(arrival)?;
             }
+            self.step_manager();
+            if let Some(reporter) = &mut self.reporter {
+                reporter.step(Instant::now(), &self.stores);
+            }
             if self.names.refresh() {
                 log::info!("resolver files have changed and were read again");
                 self.send_names();
             }
         }
-    }
-
-    fn timeout(&self) -> Duration {
-        let now = Instant::now();
-        let due = self.subscriptions.due(now).map(|due| due.saturating_duration_since(now));
-        due.map_or(FILES_INTERVAL, |due| due.min(FILES_INTERVAL))
     }
 
     /// A provider has answered: its servers take the place of those of its last answer.
@@ -357,9 +378,45 @@ impl Supervisor {
         match put {
             Ok(()) => self.subscriptions.settle(at, Some(answer), ""),
             Err(Unchanged::Lost(failed)) => return Err(failed),
-            Err(why) => self.subscriptions.settle(at, None, &why.failed().text),
+            Err(Unchanged::Wrong(lines)) => {
+                self.subscriptions.settle(at, None, &lines.join("; "));
+            }
+            Err(Unchanged::Refused(why)) => self.subscriptions.settle(at, None, &why),
+            // The signal is taken next.
+            Err(Unchanged::Stopped) => {}
         }
         Ok(())
+    }
+
+    /// How long to wait for something to happen.
+    fn patience(&self) -> Duration {
+        let now = Instant::now();
+        let retry = self.manager.as_ref().filter(|(_, desk)| !desk.waits());
+        let retry = retry.and_then(|(ports, _)| ports.retry_at());
+        let report = self.reporter.as_ref().map(|reporter| reporter.due(now));
+        let fetch = self.subscriptions.due(now);
+        let due = retry.into_iter().chain(report).chain(fetch).min();
+        due.map_or(FILES_INTERVAL, |due| due.saturating_duration_since(now).min(FILES_INTERVAL))
+    }
+
+    /// Lets a manager go on: requests, answers, what has to be tried again.
+    fn step_manager(&mut self) {
+        let Some((ports, desk)) = &mut self.manager else { return };
+        let waited = desk.waits();
+        let mut hands = Hands {
+            listeners: &mut self.listeners,
+            workers: &self.handles,
+            stores: &self.stores,
+            plugins: &mut self.plugins,
+            stopped: &|| self.signals.has_stop(),
+        };
+        desk.step(ports, &mut hands);
+        // While it waits for workers, a request that is there must not keep the poll awake.
+        if desk.waits() != waited
+            && let Err(e) = self.poll.set_listening(desk.requests(), REQUESTS, !desk.waits())
+        {
+            log::error!("epoll: {e}");
+        }
     }
 
     fn send_names(&self) {
@@ -380,11 +437,15 @@ impl Supervisor {
             Err(Unchanged::Wrong(lines)) => {
                 lines.iter().for_each(|line| log::error!("{line}"));
                 log::error!("reload failed; the old configuration stays in force");
+                self.stores.forget_unused();
             }
-            Err(Unchanged::Refused(failed)) => {
-                log::error!("{}", failed.text);
+            Err(Unchanged::Refused(text)) => {
+                log::error!("{text}");
                 log::error!("reload failed; the old configuration stays in force");
+                self.stores.forget_unused();
             }
+            // The signal is taken next.
+            Err(Unchanged::Stopped) => {}
         }
         notify(&[sd_notify::NotifyState::Ready]);
         Ok(())
@@ -405,23 +466,43 @@ impl Supervisor {
     /// Has the listeners and workers go by other configurations; an error leaves all as it was, but
     /// for [`Unchanged::Lost`].
     fn put_in_force(&mut self, configs: Vec<Config>) -> Result<(), Unchanged> {
-        let config = &configs[0];
-        let mut opening = Opening {
-            stores: &self.stores,
-            listeners: &self.listeners,
-            plugins: &mut self.plugins,
-            signals: &self.signals,
+        // Made first, since it is given up more easily than what follows.
+        let reporter = if report_to(&configs) == report_to(&self.configs) {
+            None
+        } else {
+            Some(reporter(&configs, &self.stores).map_err(Unchanged::Refused)?)
         };
-        let (change, plugged) = opening.open(&configs, self.handles.len())?;
-        for line in &change.lines {
+        let (changes, plugged, rebased) = match self.open_again(&configs) {
+            Ok(opened) => opened,
+            Err(unchanged) => {
+                let reporter = reporter.flatten();
+                reporter.into_iter().for_each(|reporter| reporter.leave(&self.stores));
+                return Err(unchanged);
+            }
+        };
+        let config = &configs[0];
+        for line in changes.iter().flat_map(|change| &change.lines) {
             log::info!("{line}");
         }
         if worker_count(config) != self.handles.len() {
             log::warn!("the number of workers changes only with a restart");
         }
-        self.listeners.apply(change, &self.handles);
+        if is_moved(config, &self.configs[0]) {
+            log::warn!("the manager's address and its state file change only with a restart");
+        }
+        for change in changes {
+            self.listeners.apply(change, &self.handles, self.stores.own());
+        }
         self.plugins.apply(plugged);
-        self.stores.forget_users();
+        if let (Some((ports, _)), Some(rebased)) = (&mut self.manager, rebased) {
+            ports.adopt(rebased);
+        }
+        if let Some(reporter) = reporter
+            && let Some(before) = std::mem::replace(&mut self.reporter, reporter)
+        {
+            before.leave(&self.stores);
+        }
+        self.stores.forget_unused();
         self.stores.healths.retain(&configs);
         init_log(level(config.log_level), config.log_time);
         if config.nameservers != self.configs[0].nameservers {
@@ -431,6 +512,24 @@ impl Supervisor {
         self.configs = configs;
         self.send_probes();
         Ok(())
+    }
+
+    /// Opens what configurations ask for, beside what is open.
+    fn open_again(&mut self, configs: &[Config]) -> Result<Opened, Unchanged> {
+        let workers = self.handles.len();
+        let mut opening = Opening {
+            stores: &self.stores,
+            listeners: &self.listeners,
+            plugins: &mut self.plugins,
+            stopped: &|| self.signals.has_stop(),
+        };
+        if let Some((ports, _)) = &self.manager {
+            let rebased = ports.rebase(&configs[0]).map_err(Unchanged::Wrong)?;
+            let (changes, plugged) = rebased.open(&mut opening, workers)?;
+            return Ok((changes, plugged, Some(rebased)));
+        }
+        let (change, plugged) = open_listeners(configs, &mut opening, workers)?;
+        Ok((vec![change], plugged, None))
     }
 
     /// One worker measures the servers for all.
@@ -451,12 +550,17 @@ impl Supervisor {
         log::info!("{line}");
         self.stores.healths.report(&self.configs, |line| log::info!("{line}"));
         self.stores.report_users(|line| log::info!("{line}"));
+        if let Some((ports, _)) = &self.manager {
+            ports.report(&self.stores, |line| log::info!("{line}"));
+        }
     }
 
     /// Closes the listeners and lets open connections end; a second signal ends them at once.
     fn drain(mut self) -> Result<(), Failed> {
         log::info!("stopping: open connections get {} s to end", DRAIN_LIMIT.as_secs());
         notify(&[sd_notify::NotifyState::Stopping]);
+        // No request is taken any more; a socket's file goes with it.
+        self.manager = None;
         let by = Instant::now() + DRAIN_LIMIT;
         self.handles.iter().for_each(|h| h.send(Command::Drain(by)));
         let mut events = Events::new();
@@ -466,117 +570,127 @@ impl Supervisor {
             }
             // Connections may need the plugins until the last of them has ended.
             self.plugins.forward_output();
-            self.plugins.take_ended().iter().for_each(|line| log::warn!("{line}"));
+            self.plugins.take_ended().iter().for_each(|ended| log::warn!("{}", ended.line));
             if std::iter::from_fn(|| self.signals.next()).any(|signal| signal == Signal::Stop) {
                 break;
             }
         }
-        self.plugins.stop();
+        self.plugins.stop(Scope::All);
         if let Some(path) = &self.configs[0].pid_file {
             remove_pid(path);
         }
         self.listeners.clean_up();
+        if let Some(reporter) = self.reporter {
+            reporter.finish(&self.stores);
+        }
         log::info!("stopped");
         Ok(())
     }
 }
+
+/// What a reload has opened.
+type Opened = (Vec<Change>, plugin::Change, Option<Rebased>);
 
 /// Why a configuration has not come into force.
 enum Unchanged {
     /// It is wrong; these are the findings.
     Wrong(Vec<String>),
     /// It cannot be at present.
-    Refused(Failed),
+    Refused(String),
+    /// The program has been told to end.
+    Stopped,
     /// It cannot be, and neither can the one before it any more.
     Lost(Failed),
 }
 
-impl Unchanged {
-    fn failed(self) -> Failed {
-        match self {
-            Self::Wrong(lines) => Failed::runtime(lines.join("; ")),
-            Self::Refused(failed) | Self::Lost(failed) => failed,
+impl From<OpenError> for Unchanged {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Stopped => Self::Stopped,
+            OpenError::Lost(..) => Self::Lost(Failed::opening(&error)),
+            OpenError::Listen(_) | OpenError::Refused(_) => Self::Refused(error.to_string()),
         }
     }
 }
 
-/// What opening listeners and starting plugins works with.
-struct Opening<'a> {
-    stores: &'a Stores,
-    listeners: &'a Listeners,
-    plugins: &'a mut Plugins,
-    signals: &'a SignalQueue,
+fn wanted(configs: &[Config], stores: &Stores) -> Vec<Wanted> {
+    configs.iter().flat_map(|config| roles::wanted(config, stores)).collect()
 }
 
-impl Opening<'_> {
-    /// Opens what configurations ask for, beside what is open; an error leaves everything as it
-    /// was, if it can.
-    fn open(
-        &mut self,
-        configs: &[Config],
-        workers: usize,
-    ) -> Result<(listeners::Change, plugin::Change), Unchanged> {
-        let stopped = || self.signals.has_stop();
-        let before = self.stores.plugged();
-        let plugged = self.plugins.prepare(configs, &stopped);
-        let plugged = plugged.map_err(|e| Unchanged::Refused(Failed::plugins(e)))?;
-        self.open_with(configs, workers, plugged).map_err(|(failed, plugged)| {
-            self.stores.plug(before);
-            match self.plugins.abandon(plugged, &stopped) {
-                Ok(()) => Unchanged::Refused(failed),
-                Err(e) => {
-                    log::error!("{}", failed.text);
-                    Unchanged::Lost(Failed::plugins(e))
-                }
-            }
-        })
+/// Opens every listener with its plugins, without effect on workers so far.
+fn open_all(
+    configs: &[Config],
+    opening: &mut Opening<'_>,
+    workers: usize,
+) -> Result<(Option<ManagedPorts>, Vec<Change>), Failed> {
+    let config = &configs[0];
+    if config.manager.is_some() {
+        let mut ports = ManagedPorts::load(config).map_err(Failed::config)?;
+        let changes = ports.open_all(opening, workers).map_err(|e| Failed::opening(&e))?;
+        return Ok((Some(ports), changes));
     }
-
-    fn open_with(
-        &self,
-        configs: &[Config],
-        workers: usize,
-        mut plugged: plugin::Change,
-    ) -> Result<(listeners::Change, plugin::Change), (Failed, plugin::Change)> {
-        let opened = || -> Result<listeners::Change, Failed> {
-            let runtime = |e: ListenError| Failed::runtime(e.to_string());
-            for (job, transport) in plugged.arriving() {
-                let addrs = listeners::addresses(&job.remote).map_err(runtime)?;
-                if addrs.iter().any(|addr| self.listeners.takes(*addr, transport)) {
-                    return Err(Failed::runtime(format!(
-                        "{job}: the port is served without a plugin at present; restart the \
-                         program to put a plugin in front of it"
-                    )));
-                }
-            }
-            self.stores.plug(Arc::new(plugged.plugged()));
-            let wanted = wanted(configs, self.stores).map_err(runtime)?;
-            let options = ListenOptions { held: plugged.held(), ..listen_options(&configs[0]) };
-            self.listeners.prepare(&wanted, &options, workers).map_err(runtime)
-        };
-        match opened() {
-            Err(failed) => Err((failed, plugged)),
-            Ok(change) => {
-                let stopped = || self.signals.has_stop();
-                match self.plugins.start_servers(&mut plugged, &stopped) {
-                    Ok(()) => Ok((change, plugged)),
-                    Err(error) => Err((Failed::plugins(error), plugged)),
-                }
-            }
-        }
-    }
+    let opened = open_listeners(configs, opening, workers).map_err(|e| Failed::opening(&e))?;
+    let (change, plugged) = opened;
+    opening.plugins.apply(plugged);
+    Ok((None, vec![change]))
 }
 
-fn wanted(configs: &[Config], stores: &Stores) -> Result<Vec<Wanted>, ListenError> {
-    let mut own = Vec::new();
-    for (bind, transport) in configs.iter().flat_map(roles::binds) {
-        if let Bind::Internet(endpoint) = bind {
-            let addrs = listeners::addresses(&endpoint)?.into_iter();
-            own.extend(addrs.map(|addr| (addr, transport)));
-        }
+/// Opens the listeners of configurations with their plugins.
+fn open_listeners(
+    configs: &[Config],
+    opening: &mut Opening<'_>,
+    workers: usize,
+) -> Result<(Change, plugin::Change), OpenError> {
+    let stores = opening.stores;
+    opening.open(Scope::All, configs, |listeners, held| {
+        let options = ListenOptions { held: held.to_vec(), ..listen_options(&configs[0]) };
+        listeners.prepare(&wanted(configs, stores), &options, workers)
+    })
+}
+
+/// Opens the socket of a manager.
+fn open_desk(
+    config: &Config,
+    mut ports: ManagedPorts,
+    poll: &Poll,
+    stores: &Stores,
+) -> Result<(ManagedPorts, Desk), Failed> {
+    let address = &config.manager.as_ref().expect("a manager has its settings").address;
+    let open = || {
+        let desk = Desk::new(manager::bind(address)?)?;
+        poll.add(desk.requests(), REQUESTS, Interest::Level)?;
+        poll.add(desk.confirmed(), CONFIRMED, Interest::Level)?;
+        Ok::<_, io::Error>(desk)
+    };
+    let desk =
+        open().map_err(|e| Failed::runtime(format!("cannot take requests at {address}: {e}")))?;
+    // Or a client of a port could give orders through it, as if it were here.
+    if let Some(addr) = desk.internet_addr() {
+        stores.own().add(Transport::Datagram, addr);
     }
-    own.extend(stores.plugged().addresses());
-    Ok(configs.iter().flat_map(|config| roles::wanted(config, stores, &own)).collect())
+    // Now, by the user that we have become, so that a file that cannot be kept is known at once.
+    ports.save();
+    log::info!("manager at {address}");
+    Ok((ports, desk))
+}
+
+/// The manager to report to.
+fn report_to(configs: &[Config]) -> Option<&ManagerAddress> {
+    configs.iter().find_map(|config| config.report_to.as_ref())
+}
+
+fn reporter(configs: &[Config], stores: &Stores) -> Result<Option<Reporter>, String> {
+    let Some(address) = report_to(configs) else { return Ok(None) };
+    let reporter = Reporter::new(address, stores);
+    reporter.map(Some).map_err(|e| format!("cannot report to the manager at {address}: {e}"))
+}
+
+/// Whether a manager's own place would be another one.
+fn is_moved(new: &Config, old: &Config) -> bool {
+    let place = |config: &Config| {
+        config.manager.as_ref().map(|m| (m.address.clone(), m.state_file.clone()))
+    };
+    place(new) != place(old)
 }
 
 /// Datagram sessions of one worker: as configured, as far as descriptors go.
@@ -588,7 +702,7 @@ fn sessions_max(config: &Config, descriptors: u64, workers: usize) -> usize {
     (config.udp.sessions_max as usize).min(share.max(16))
 }
 
-fn listen_options(config: &Config) -> ListenOptions {
+pub(crate) fn listen_options(config: &Config) -> ListenOptions {
     ListenOptions {
         stream: roles::incoming(config),
         datagram: roles::datagram_incoming(config),

@@ -5,6 +5,7 @@
 //! in this crate allocates on a path that runs per connection, and nothing here knows a protocol.
 
 pub mod child;
+pub mod control;
 pub mod datagram;
 mod ffi;
 pub mod helper;

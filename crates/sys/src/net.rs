@@ -4,7 +4,7 @@
 //! failure on every call, and an `io::Error` for the common case would say it less clearly.
 
 mod intercept;
-mod unix;
+pub(crate) mod unix;
 
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut};

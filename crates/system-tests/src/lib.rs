@@ -12,6 +12,7 @@
 
 #![forbid(unsafe_code)]
 
+mod asker;
 mod datagrams;
 mod dns;
 mod flights;
@@ -28,6 +29,7 @@ mod target;
 mod traffic;
 mod wire;
 
+pub use asker::Asker;
 pub use datagrams::{Arrival, Association, DatagramTarget, header};
 pub use dns::{Answer, Dns, Question};
 pub use flights::{Forger, Keys, request};

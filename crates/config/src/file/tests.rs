@@ -167,9 +167,6 @@ fn refuses_what_is_not_there_with_its_place() {
     for (program, keys) in [
         ("ss-local", r#""auth": true"#),
         ("ss-local", r#""use_syslog": true"#),
-        ("ss-server", r#""manager_address": "127.0.0.1:1""#),
-        ("ss-server", r#""manager_port": 1"#),
-        ("ss-server", r#""workdir": "/x""#),
         ("ss-server", r#""nftables_sets": "x""#),
         ("ss-local", r#""outbound_proxy": "socks5://hunter2""#),
         ("ss-local", r#""outbound_user_cookie": 5"#),

@@ -1,9 +1,12 @@
-//! Options of `ss-local`, `ss-server`, `ss-tunnel` and `ss-redir`: those of shadowsocks-libev 3.3.5, the
-//! long ones of its successor shadowsocks-c, and a few of our own.
+//! Options of `ss-local`, `ss-server`, `ss-tunnel`, `ss-redir` and `ss-manager`: those of
+//! shadowsocks-libev 3.3.5, the long ones of its successor shadowsocks-c, and a few of our own.
 
 use super::Action::{Config, Help, Path, Refuse, Secret, Set, Version, Warn};
-use super::{ALL, CLIENT, Flag, LOCAL, REDIR, SERVER, TUNNEL};
+use super::{ALL, CLIENT, Flag, LOCAL, MANAGER, REDIR, SERVER, TUNNEL};
 use crate::setting as set;
+
+const ONE_PORT: &str = "a manager has many ports; write them with their passwords into \
+                        \"port_password\" of a file, or add them by request";
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Flag] = &[
@@ -11,6 +14,8 @@ pub(super) const TABLE: &[Flag] = &[
         "server to use; up to 10 times"),
     Flag::new(Some('s'), "--listen-address|--server", Some("HOST[:PORT]"), SERVER, Set(set::SERVER),
         "address to listen on; up to 10 times"),
+    Flag::new(Some('s'), "--listen-address|--server", Some("HOST"), MANAGER, Set(set::SERVER),
+        "address at which ports listen (default 0.0.0.0); up to 10 times"),
     Flag::new(Some('p'), "--server-port", Some("PORT"), CLIENT, Set(set::SERVER_PORT),
         "port of the server"),
     Flag::new(Some('p'), "--listen-port|--server-port", Some("PORT"), SERVER, Set(set::SERVER_PORT),
@@ -31,6 +36,16 @@ pub(super) const TABLE: &[Flag] = &[
         "port to listen on"),
     Flag::new(Some('l'), "--local-port", Some("PORT"), SERVER,
         Refuse("the server has no local port; write its port with -p or --listen-port"), ""),
+    Flag::new(Some('p'), "--server-port", Some("PORT"), MANAGER, Refuse(ONE_PORT), ""),
+    Flag::new(Some('l'), "--local-port", Some("PORT"), MANAGER,
+        Refuse("the manager has no local port; its own address is --manager-address"), ""),
+    Flag::new(None, "--manager-address", Some("ADDRESS"), MANAGER, Set(set::MANAGER_ADDRESS),
+        "where to take requests: HOST:PORT, or a path (default ~/.ss-manager.socks)"),
+    Flag::new(None, "--state-file", Some("FILE"), MANAGER, Path(|raw, path| raw.manager.state_file = Some(path)),
+        "file that keeps added ports across restarts"),
+    Flag::new(Some('D'), "--workdir", Some("DIRECTORY"), MANAGER, Path(|raw, path| raw.manager.workdir = Some(path)),
+        "directory for that file, which is ports.json then"),
+    Flag::new(None, "--executable", Some("FILE"), MANAGER, Warn(set::NO_EXECUTABLE), ""),
     Flag::new(Some('L'), "--destination|--tunnel-address", Some("HOST:PORT"), TUNNEL, Set(set::TARGET),
         "where every connection goes"),
     Flag::new(Some('T'), "--tproxy", None, REDIR, Set(set::TPROXY),
@@ -56,7 +71,7 @@ pub(super) const TABLE: &[Flag] = &[
         "limit of open files"),
     Flag::new(Some('i'), "--interface", Some("NAME"), ALL & !REDIR, Set(set::INTERFACE),
         "network interface of outgoing connections"),
-    Flag::new(Some('b'), "--outbound-address", Some("ADDRESS"), SERVER, Set(set::OUTBOUND_ADDRESS),
+    Flag::new(Some('b'), "--outbound-address", Some("ADDRESS"), SERVER | MANAGER, Set(set::OUTBOUND_ADDRESS),
         "source address of outgoing connections; once for IPv4, once for IPv6"),
     Flag::new(None, "--outbound-address", Some("ADDRESS"), CLIENT, Set(set::OUTBOUND_ADDRESS),
         "source address of outgoing connections; once for IPv4, once for IPv6"),
@@ -127,7 +142,8 @@ pub(super) const TABLE: &[Flag] = &[
         "access control list; see docs/acl.md"),
     Flag::new(None, "--geoip-database", Some("FILE"), ALL, Set(set::GEOIP_DATABASE),
         "MaxMind DB file for the list's geoip: rules"),
-    Flag::new(None, "--manager-address", Some("ADDRESS"), SERVER, Refuse(set::NO_MANAGER), ""),
+    Flag::new(None, "--manager-address", Some("ADDRESS"), SERVER, Set(set::MANAGER_ADDRESS),
+        "manager to report traffic to: HOST:PORT, or the path of a Unix socket"),
     Flag::new(None, "--nftables-sets", Some("SETS"), SERVER, Refuse(set::NO_NFTABLES), ""),
     Flag::new(Some('A'), "--auth", None, ALL,
         Refuse("one-time auth was removed from Shadowsocks; use an AEAD or 2022 method without it"), ""),

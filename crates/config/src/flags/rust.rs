@@ -1,7 +1,7 @@
-//! Options of `sslocal` and `ssserver` as shadowsocks-rust has them.
+//! Options of `sslocal`, `ssserver` and `ssmanager` as shadowsocks-rust has them.
 
-use super::Action::{Config, Help, Path, Refuse, Secret, Set, Version};
-use super::{ALL, Flag, LOCAL, SERVER};
+use super::Action::{Config, Help, Path, Refuse, Secret, Set, Version, Warn};
+use super::{ALL, CLIENT, Flag, LOCAL, MANAGER, SERVER};
 use crate::setting as set;
 
 const NO_FAKE_DNS: &str = "fake DNS is not in this version; remove it";
@@ -24,11 +24,20 @@ pub(super) const TABLE: &[Flag] = &[
         "server to use; up to 10 times"),
     Flag::new(Some('s'), "--server-addr", Some("HOST:PORT"), SERVER, Set(set::SERVER_WITH_PORT),
         "address to listen on; up to 10 times"),
+    Flag::new(Some('s'), "--server-host", Some("HOST"), MANAGER, Set(set::SERVER),
+        "address at which ports listen (default 0.0.0.0); up to 10 times"),
+    Flag::new(None, "--manager-addr|--manager-address", Some("ADDRESS"), MANAGER, Set(set::MANAGER_ADDRESS),
+        "where to take requests: HOST:PORT, or the path of a Unix socket"),
+    Flag::new(None, "--state-file", Some("FILE"), MANAGER, Path(|raw, path| raw.manager.state_file = Some(path)),
+        "file that keeps added ports across restarts"),
+    Flag::new(None, "--manager-server-mode", Some("MODE"), MANAGER, Set(set::MANAGER_SERVER_MODE),
+        "how ports are served: builtin, that is in this process"),
+    Flag::new(None, "--manager-server-working-directory", Some("DIRECTORY"), MANAGER, Warn(set::NO_SERVER_DIRECTORY), ""),
     Flag::new(Some('k'), "--password", Some("PASSWORD"), ALL, Secret(set::PASSWORD),
         "password, or the keys of a 2022 method"),
     Flag::new(Some('m'), "--encrypt-method", Some("METHOD"), ALL, Set(set::METHOD),
         "method"),
-    Flag::new(None, "--server-url", Some("LINK"), ALL, Secret(set::SERVER_URL),
+    Flag::new(None, "--server-url", Some("LINK"), CLIENT | SERVER, Secret(set::SERVER_URL),
         "server, method and password as one ss:// link; up to 10 times"),
     Flag::new(None, "--online-config-url", Some("URL"), LOCAL, Secret(set::ONLINE_URL),
         "subscription with the servers (SIP008, or links), fetched by adit; https or ssconf"),
@@ -78,7 +87,7 @@ pub(super) const TABLE: &[Flag] = &[
         "receive buffer of outgoing connections"),
     Flag::new(None, "--outbound-bind-addr|--bind-addr", Some("ADDRESS"), LOCAL, Set(set::OUTBOUND_ADDRESS),
         "source address of outgoing connections; once for IPv4, once for IPv6"),
-    Flag::new(Some('b'), "--outbound-bind-addr|--bind-addr", Some("ADDRESS"), SERVER, Set(set::OUTBOUND_ADDRESS),
+    Flag::new(Some('b'), "--outbound-bind-addr|--bind-addr", Some("ADDRESS"), SERVER | MANAGER, Set(set::OUTBOUND_ADDRESS),
         "source address of outgoing connections; once for IPv4, once for IPv6"),
     Flag::new(None, "--outbound-bind-interface", Some("NAME"), ALL, Set(set::INTERFACE),
         "network interface of outgoing connections"),
@@ -130,7 +139,8 @@ pub(super) const TABLE: &[Flag] = &[
         "access control list; see docs/acl.md"),
     Flag::new(None, "--geoip-database", Some("FILE"), ALL, Set(set::GEOIP_DATABASE),
         "MaxMind DB file for the list's geoip: rules"),
-    Flag::new(None, "--manager-addr|--manager-address", Some("ADDRESS"), SERVER, Refuse(set::NO_MANAGER), ""),
+    Flag::new(None, "--manager-addr|--manager-address", Some("ADDRESS"), SERVER, Set(set::MANAGER_ADDRESS),
+        "manager to report traffic to: HOST:PORT, or the path of a Unix socket"),
     Flag::new(None, "--outbound-proxy", Some("URL"), ALL, Refuse(set::NO_PROXY), ""),
     Flag::new(None, "--outbound-user-cookie", Some("COOKIE"), ALL,
         Refuse("user cookies exist on FreeBSD only; write --outbound-fwmark"), ""),

@@ -286,10 +286,7 @@ fn help_and_version_end_at_once() {
 fn refuses_what_is_not_there() {
     for (name, lines) in [
         ("ss-local", "-A|--plugin obfsproxy"),
-        (
-            "ss-server",
-            "-A|--plugin=obfs-server;obfs=http|--manager-address a|--nftables-sets x|-l 1",
-        ),
+        ("ss-server", "-A|--plugin=obfs-server;obfs=http|--nftables-sets x|-l 1"),
         ("ss-tunnel", "-A|--plugin /bin/obfsproxy"),
         (
             "sslocal",

@@ -232,7 +232,8 @@ fn reads_all_of_a_file_that_grows_and_not_more_than_a_document() {
     let text = vec![b'x'; SIZE_MAX + 9];
     for (len, expected) in [(0, 0), (1, 1), (2, 2), (1000, 1000), (SIZE_MAX + 9, SIZE_MAX + 1)] {
         for room in [1, 2, 1001, SIZE_MAX + 1] {
-            let bytes = fill(&mut Drip(&text[..len]), Zeroizing::new(vec![0; room])).unwrap();
+            let bytes =
+                fill(&mut Drip(&text[..len]), Zeroizing::new(vec![0; room]), SIZE_MAX).unwrap();
             assert_eq!(*bytes, text[..expected], "{len} bytes, room for {room}");
         }
     }

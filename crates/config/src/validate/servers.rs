@@ -88,10 +88,20 @@ impl Check<'_> {
 
     /// The listeners of a server.
     pub(super) fn listeners(&mut self, raw: &Raw) -> Vec<ServerListener> {
+        let by_entry = self.listeners_by_entry(raw);
+        by_entry.into_iter().flat_map(|(_, listeners)| listeners).collect()
+    }
+
+    /// The listeners of a server, with the settings that they are made from.
+    pub(super) fn listeners_by_entry(
+        &mut self,
+        raw: &Raw,
+    ) -> Vec<(RawServer, Vec<ServerListener>)> {
         let source = self.local_source(raw);
         let mut seen = Vec::new();
-        let mut listeners = Vec::new();
+        let mut all = Vec::new();
         for entry in self.entries(raw) {
+            let mut listeners = Vec::new();
             let Some((method, secret)) = self.secret(&entry) else { continue };
             let Some(key) = self.server_key(method, secret.as_ref(), &entry.users) else {
                 continue;
@@ -129,8 +139,9 @@ impl Check<'_> {
                     acl: acl.clone(),
                 });
             }
+            all.push((entry, listeners));
         }
-        listeners
+        all
     }
 
     /// What a relay needs; `Err` when something is wrong with it.
@@ -195,12 +206,19 @@ impl Check<'_> {
         let mut entries = Vec::new();
         let mut top = raw.server.clone();
         // The C server listens everywhere when no host is given.
-        let everywhere = self.invoked.program == Program::Server
-            && self.invoked.dialect == Dialect::Libev
-            && raw.servers.is_empty();
+        let everywhere = match (self.invoked.program, self.invoked.dialect) {
+            (Program::Manager, _) => true,
+            (Program::Server, Dialect::Libev) => raw.servers.is_empty(),
+            _ => false,
+        };
         if everywhere && top.hosts.is_empty() {
             let host = Host::Ip(Ipv4Addr::UNSPECIFIED.into());
             top.hosts.push(At::new((host, None), self.origin));
+        }
+        let is_manager = self.invoked.program == Program::Manager;
+        if is_manager && raw.port_passwords.is_empty() && !Self::has_top_port(&top) {
+            // What is at the top is what ports have that do not say otherwise.
+            top.hosts.clear();
         }
         if !raw.port_passwords.is_empty() && !top.hosts.is_empty() {
             self.one_by_port(raw, &top, &mut entries);
@@ -214,8 +232,9 @@ impl Check<'_> {
             entries.push(inherit(entry.clone(), &raw.server));
         }
         let stranded = !raw.port_passwords.is_empty() && raw.server.hosts.is_empty() && !everywhere;
-        // The servers may all come from a subscription.
-        if (entries.is_empty() && raw.online.url.is_none()) || stranded {
+        // The servers may all come from a subscription, the ports from requests.
+        let others = raw.online.url.is_some() || is_manager;
+        if (entries.is_empty() && !others) || stranded {
             self.missing(None, Required::Server);
         }
         entries
@@ -271,6 +290,7 @@ impl Check<'_> {
             (Some(method), _) => method.value,
             (None, _) if self.is_wrong(entry.origin, Required::Method) => return None,
             (None, Dialect::Libev) => METHOD_DEFAULT,
+            (None, Dialect::Rust) if self.invoked.program == Program::Manager => METHOD_DEFAULT,
             (None, Dialect::Rust) => {
                 self.missing(entry.origin, Required::Method);
                 return None;

@@ -1,5 +1,6 @@
 //! Configurations as a whole: public examples, layering, keys, addresses.
 
+mod managers;
 mod modes;
 mod ports;
 mod redir;

@@ -35,6 +35,7 @@ impl Flow {
             Ok(peeled) => peeled,
             Err(reject) => return self.on_reject(core, key.method(), reject),
         };
+        role.count_in(filled);
         if !core.keep_unproven(&mut self.up.input, peeled.forward) {
             return Next::Reset;
         }

@@ -219,6 +219,8 @@ pub(crate) struct Flow {
     servers_tried: u16,
     /// Index among the users of a server's key, once it is known whose flow this is.
     user: Option<u16>,
+    /// Bytes of a request that are read but not counted yet: it has not authenticated.
+    request_len: u32,
 }
 
 // What an idle connection costs us in each process; the kernel's part comes on top.
@@ -269,6 +271,7 @@ impl Flow {
             server: 0,
             servers_tried: 0,
             user: None,
+            request_len: 0,
         }
     }
 

@@ -178,6 +178,7 @@ impl Relay {
                 let run_len = self.seal(core, end, &slots, payload_len);
                 dir.write(&mut core.pool, cipher, &core.scratch[..run_len])?;
                 end.count_sealed(core, payload_len);
+                end.role.count_out(run_len);
             }
         }
         Ok(Pumped::Budget)
@@ -364,7 +365,9 @@ impl Relay {
             let filled = if std::mem::take(&mut dir.input_unopened) {
                 kept
             } else {
-                kept + self.read_records(core, dir, cipher, kept..kept + window)?
+                let read = self.read_records(core, dir, cipher, kept..kept + window)?;
+                end.role.count_in(read);
+                kept + read
             };
             self.open_run(core, end, dir, plain, filled)?;
         }

@@ -27,7 +27,11 @@ impl Flow {
             let kept = early.len() + core.pool.pop_into(&mut self.up.input, rest);
             early.clear();
             let filled = match self.client.read(&mut core.scratch[kept..]) {
-                Io::Moved(n) => kept + n,
+                Io::Moved(n) => {
+                    let n32 = u32::try_from(n).unwrap_or(u32::MAX);
+                    self.request_len = self.request_len.saturating_add(n32);
+                    kept + n
+                }
                 Io::Blocked => {
                     // What was kept is kept on; a 2022 request must not be judged by nothing.
                     let rest = early.try_extend_from_slice(&core.scratch[..kept]).is_err();
@@ -61,6 +65,7 @@ impl Flow {
         log::debug!("{}: connect to {:?}", self.peer, accepted.target);
         let Accepted { opener, target, payload, request_salt, user } = accepted;
         self.user = user;
+        self.role.count_in(self.request_len as usize);
         if core.pool.push(&mut self.up.output, &core.scratch[payload]).is_err() {
             core.counters.buffers_exhausted.inc();
             return Next::Reset;

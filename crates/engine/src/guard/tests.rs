@@ -8,6 +8,15 @@ fn refusal(guard: &Guard, ip: &str) -> Option<Blocked> {
     guard.check(SocketAddr::new(ip, 443), Transport::Stream).err()
 }
 
+/// A guard of a process that listens at these addresses.
+fn at(streams: &[&str], datagrams: &[&str]) -> Guard {
+    let own = OwnListeners::default();
+    for (transport, addrs) in [(Transport::Stream, streams), (Transport::Datagram, datagrams)] {
+        addrs.iter().for_each(|addr| own.add(transport, addr.parse().unwrap()));
+    }
+    Guard { block_private: false, own: Arc::new(own) }
+}
+
 /// First and last address of each private block, and what lies next to it on the internet.
 const BLOCKS: [(&str, &str, &str, &str); 19] = [
     ("", "0.0.0.0", "0.255.255.255", "1.0.0.0"),
@@ -129,11 +138,7 @@ fn a_local_nat64_prefix_of_unknown_length_is_refused() {
 
 #[test]
 fn own_listeners_are_refused_by_transport_and_port() {
-    let guard = Guard {
-        block_private: false,
-        streams: vec!["192.0.2.7:8388".parse().unwrap(), "[2001:db8::7]:8388".parse().unwrap()],
-        datagrams: vec!["192.0.2.7:8389".parse().unwrap()],
-    };
+    let guard = at(&["192.0.2.7:8388", "[2001:db8::7]:8388"], &["192.0.2.7:8389"]);
     let check = |addr: &str, transport| guard.check(addr.parse().unwrap(), transport);
     let own = Err(Blocked::OwnListener);
     assert_eq!(check("192.0.2.7:8388", Transport::Stream), own);
@@ -154,10 +159,7 @@ fn own_listeners_are_refused_by_transport_and_port() {
 
 #[test]
 fn unspecified_destinations_mean_loopback() {
-    let guard = Guard {
-        streams: vec!["127.0.0.1:1".parse().unwrap(), "[::1]:2".parse().unwrap()],
-        ..Guard::default()
-    };
+    let guard = at(&["127.0.0.1:1", "[::1]:2"], &[]);
     let check = |addr: &str| guard.check(addr.parse().unwrap(), Transport::Stream);
     for addr in ["0.0.0.0:1", "[::ffff:0.0.0.0]:1", "[::]:2"] {
         assert_eq!(check(addr), Err(Blocked::OwnListener), "{addr}");
@@ -169,10 +171,8 @@ fn unspecified_destinations_mean_loopback() {
 
 #[test]
 fn wildcard_listeners_have_every_address_of_the_host() {
-    let guard =
-        |listener: &str| Guard { datagrams: vec![listener.parse().unwrap()], ..Guard::default() };
     let check = |listener: &str, addr: &str| {
-        guard(listener).check(addr.parse().unwrap(), Transport::Datagram)
+        at(&[], &[listener]).check(addr.parse().unwrap(), Transport::Datagram)
     };
     for addr in ["127.0.0.1:53", "127.9.9.9:53", "0.0.0.0:53"] {
         assert_eq!(check("0.0.0.0:53", addr), Err(Blocked::OwnListener), "{addr}");
@@ -191,10 +191,7 @@ fn wildcard_listeners_have_every_address_of_the_host() {
 /// A group or a link-local address may lead back to us; at other ports they are the user's affair.
 #[test]
 fn groups_and_link_local_addresses_are_refused_at_our_ports() {
-    let guard = Guard {
-        datagrams: vec!["0.0.0.0:53".parse().unwrap(), "[::]:54".parse().unwrap()],
-        ..Guard::default()
-    };
+    let guard = at(&[], &["0.0.0.0:53", "[::]:54"]);
     let check = |addr: &str| guard.check(addr.parse().unwrap(), Transport::Datagram);
     for addr in [
         "224.0.0.1:53",

@@ -114,6 +114,7 @@ impl Udp {
             user.datagrams_up.inc();
             user.bytes_up.add(len as u64);
         });
+        session.role.count_in(range.len());
         tools.core.counters.datagrams_up.inc();
         tools.core.counters.datagram_bytes_up.add(len as u64);
         let payload = incoming.part(&opened.payload);
@@ -346,6 +347,7 @@ impl Udp {
         };
         let Some(session) = self.sessions.get_mut(key) else { return };
         session.reply = reply;
+        session.role.count_in(range.len());
         let packet = incoming.part(&peeled.forward);
         core.counters.datagrams_up.inc();
         core.counters.datagram_bytes_up.add(packet.len() as u64);

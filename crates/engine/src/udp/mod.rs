@@ -44,15 +44,16 @@ pub use salts::PacketSalts;
 
 use crate::core::{Core, unix_s};
 use crate::crew::Parcels;
+use crate::listeners::Listeners;
 use crate::role::{Inbound, Role, RoleKind};
-use crate::slab::{Key, Slab};
+use crate::slab::Key;
 use crate::token::Token;
 use crate::udp::inbound::Incoming;
 use crate::udp::sessions::{Codec, Name, Session, Sessions};
 use crate::udp::transparent::ReplySockets;
 use crate::udp::waiting::Queues;
 use crate::wheel::Tick;
-use crate::worker::{Listener, ListenerId};
+use crate::worker::ListenerId;
 
 /// Receiving calls for one socket before others get their turn.
 const ROUNDS: usize = 4;
@@ -77,7 +78,7 @@ pub(crate) struct Udp {
 /// What the datagram side borrows from its worker.
 pub(crate) struct Tools<'a> {
     pub(crate) core: &'a mut Core,
-    pub(crate) listeners: &'a Slab<Listener>,
+    pub(crate) listeners: &'a Listeners,
 }
 
 /// A listener at work.
@@ -176,11 +177,7 @@ impl Udp {
         let mut parcels = std::mem::replace(&mut self.parcels, Parcels::EMPTY);
         tools.core.crew.take(tools.core.worker, &mut parcels);
         for (parcel, bytes) in parcels.iter() {
-            let Some(key) = tools.listeners.keys().find(|&key| {
-                tools.listeners.get(key).is_some_and(|listener| listener.id == parcel.listener)
-            }) else {
-                continue;
-            };
+            let Some(key) = tools.listeners.find(parcel.listener) else { continue };
             let Some(listener) = tools.listeners.get(key) else { continue };
             let role = Arc::clone(&listener.role);
             let at = At { key, id: parcel.listener, role, unix_s: unix_s() };
@@ -411,7 +408,7 @@ impl Udp {
 
 /// The descriptor that a route's token stands for.
 fn socket<'fd>(
-    listeners: &'fd Slab<Listener>,
+    listeners: &'fd Listeners,
     sessions: &'fd Sessions,
     replies: Option<&'fd ReplySockets>,
     token: u64,

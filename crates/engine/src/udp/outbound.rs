@@ -40,6 +40,7 @@ impl Udp {
             Codec::Direct => self.give_reply(tools, key, source, index, range),
             Codec::Hop(_) => {
                 let route = session.reply;
+                session.role.count_out(range.len());
                 count_down(tools, range.len());
                 self.push_received(tools, index, range, &route);
             }
@@ -72,6 +73,7 @@ impl Udp {
         match codec.seal(server_key, room, place, source, &mut env(core, unix_s)) {
             Ok(packet) => {
                 remember_own(role, server_key.method(), &room[packet.clone()]);
+                role.count_out(packet.len());
                 outbox.push_reserved(packet, reply);
                 count_user(session, |user| {
                     user.datagrams_down.inc();

@@ -68,6 +68,16 @@ impl Job {
         }
     }
 
+    /// What goes through it.
+    pub(crate) fn transports(&self) -> impl Iterator<Item = Transport> {
+        [Transport::Stream, Transport::Datagram].into_iter().filter(|t| self.carries(*t))
+    }
+
+    /// The port of ours that it stands in front of, if it does.
+    pub(crate) fn serves(&self) -> Option<u16> {
+        (self.side == Side::Server).then_some(self.remote.port)
+    }
+
     /// What goes which way, for the start-up line. `local` is the address on loopback.
     pub(crate) fn ways(&self, local: SocketAddr) -> String {
         let way = |name: &str, relayed: bool, carried: bool| match (relayed, carried) {
@@ -180,13 +190,5 @@ impl Plugged {
         let found =
             places.find(|(job, _)| job.is_for(side, remote, plugin) && job.carries(transport));
         found.map(|(_, local)| *local)
-    }
-
-    /// Every address on loopback, with what it takes.
-    pub(crate) fn addresses(&self) -> impl Iterator<Item = (SocketAddr, Transport)> {
-        self.places.iter().flat_map(|(job, local)| {
-            let both = [Transport::Stream, Transport::Datagram].into_iter();
-            both.filter(|transport| job.carries(*transport)).map(|transport| (*local, transport))
-        })
     }
 }

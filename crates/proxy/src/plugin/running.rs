@@ -4,9 +4,11 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::process::ExitStatus;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use adit_engine::guard::{OwnListeners, Transport};
 use adit_observe::log;
 use adit_sys::child::{Child, End, Rights, Start, effective_user};
 use adit_sys::net::{self, Io};
@@ -15,6 +17,7 @@ use adit_sys::poll::{Events, Interest, Poll};
 use super::find::find;
 use super::job::{Job, NOT_INHERITED, Side};
 use super::start::Surroundings;
+use crate::listeners::{ListenError, addresses};
 
 /// How long plugins have to end after SIGTERM.
 const GRACE: Duration = Duration::from_millis(1500);
@@ -37,6 +40,15 @@ pub(crate) struct Running {
     output: Option<OwnedFd>,
     line: Vec<u8>,
     last: VecDeque<String>,
+    /// Kept for what its end does.
+    _entrance: Entrance,
+}
+
+/// Where a plugin takes traffic, which no client may send there by way of us; taken back when
+/// dropped.
+struct Entrance {
+    own: Arc<OwnListeners>,
+    places: Vec<(Transport, SocketAddr)>,
 }
 
 impl Running {
@@ -65,11 +77,17 @@ impl Running {
                 Side::Server => Rights::LowPorts,
             },
         };
+        let entrance = Entrance::of(&job, local, with.own).map_err(|e| cannot(&e))?;
         let keeper = with.keeper.ok_or_else(|| cannot(&"there is no keeper"))?;
         let (child, output) = Child::start(&start, keeper).map_err(|e| cannot(&e))?;
         with.poll.add(&output, 0, Interest::Level).map_err(|e| cannot(&e))?;
         let (line, last) = (Vec::new(), VecDeque::new());
-        Ok(Self { job, local, child, output: Some(output), line, last })
+        Ok(Self { job, local, child, output: Some(output), line, last, _entrance: entrance })
+    }
+
+    /// What it is for, and its address on loopback.
+    pub(crate) fn place(&self) -> (Job, SocketAddr) {
+        (self.job.clone(), self.local)
     }
 
     /// The number of its process group.
@@ -141,6 +159,25 @@ impl Running {
             self.last.pop_front();
         }
         self.last.push_back(text);
+    }
+}
+
+impl Entrance {
+    fn of(job: &Job, local: SocketAddr, own: &Arc<OwnListeners>) -> Result<Self, ListenError> {
+        let addrs = match job.side {
+            Side::Client => vec![local],
+            Side::Server => addresses(&job.remote)?,
+        };
+        let at = |transport| addrs.iter().map(move |addr| (transport, *addr));
+        let places: Vec<_> = job.transports().flat_map(at).collect();
+        places.iter().for_each(|(transport, addr)| own.add(*transport, *addr));
+        Ok(Self { own: Arc::clone(own), places })
+    }
+}
+
+impl Drop for Entrance {
+    fn drop(&mut self) {
+        self.places.iter().for_each(|(transport, addr)| self.own.remove(*transport, *addr));
     }
 }
 

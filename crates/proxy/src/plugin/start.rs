@@ -8,9 +8,10 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use adit_engine::guard::Transport;
+use adit_engine::guard::{OwnListeners, Transport};
 use adit_observe::log;
 use adit_sys::child::Keeper;
 use adit_sys::net;
@@ -44,6 +45,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) keeper: Option<&'a Keeper>,
     /// Whom they run as.
     pub(crate) user: Option<&'a str>,
+    /// Is told where they take traffic.
+    pub(crate) own: &'a Arc<OwnListeners>,
     /// Whether the program has been told to end.
     pub(crate) stopped: &'a dyn Fn() -> bool,
 }

@@ -1,8 +1,8 @@
-//! Stream listeners at a path of this host.
+//! Stream listeners at a path of this host, and what all sockets with a path need.
 
 use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
 
@@ -25,22 +25,9 @@ pub struct UnixOptions {
 /// Another program listens there, the path is taken by something else, too long (107 bytes) or not
 /// permitted.
 pub fn listen_unix(path: &Path, options: &UnixOptions) -> io::Result<OwnedFd> {
-    let addr = SocketAddrUnix::new(path).map_err(|error| match error {
-        Errno::NAMETOOLONG => io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "the path of a socket has 107 bytes at most",
-        ),
-        other => other.into(),
-    })?;
-    let fd = socket()?;
-    match rx::bind(&fd, &addr) {
-        Ok(()) => {}
-        Err(Errno::ADDRINUSE) => {
-            remove_stale(path, &addr)?;
-            rx::bind(&fd, &addr)?;
-        }
-        Err(error) => return Err(error.into()),
-    }
+    let addr = address(path)?;
+    let fd = socket(SocketType::STREAM)?;
+    bind(&fd, path, &addr, SocketType::STREAM)?;
     if let Some(mode) = options.permissions {
         // Before it listens: until then nobody can connect.
         fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
@@ -49,27 +36,62 @@ pub fn listen_unix(path: &Path, options: &UnixOptions) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Removes the file of a socket that nobody listens on.
-fn remove_stale(path: &Path, addr: &SocketAddrUnix) -> io::Result<()> {
-    let in_use = |text| Err(io::Error::new(io::ErrorKind::AddrInUse, text));
-    if !fs::symlink_metadata(path)?.file_type().is_socket() {
-        return in_use("there is a file of that name, and it is not a socket");
-    }
-    match rx::connect(socket()?, addr) {
-        // The listener is gone and has left its name.
-        Err(Errno::CONNREFUSED) => fs::remove_file(path),
-        // A full queue is somebody's too.
-        Ok(()) | Err(Errno::AGAIN | Errno::INPROGRESS) => {
-            in_use("another program listens on that socket")
+/// The address of a path.
+pub(crate) fn address(path: &Path) -> io::Result<SocketAddrUnix> {
+    SocketAddrUnix::new(path).map_err(|error| match error {
+        Errno::NAMETOOLONG => io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "the path of a socket has 107 bytes at most",
+        ),
+        other => other.into(),
+    })
+}
+
+/// Binds a socket to a path, in place of one that nobody has open any more.
+pub(crate) fn bind(
+    fd: impl AsFd,
+    path: &Path,
+    addr: &SocketAddrUnix,
+    kind: SocketType,
+) -> io::Result<()> {
+    match rx::bind(&fd, addr) {
+        Ok(()) => Ok(()),
+        Err(Errno::ADDRINUSE) => {
+            remove_stale(path, addr, kind)?;
+            Ok(rx::bind(&fd, addr)?)
         }
-        Err(Errno::PROTOTYPE) => in_use("another program has a datagram socket there"),
         Err(error) => Err(error.into()),
     }
 }
 
-fn socket() -> Result<OwnedFd, Errno> {
+/// Removes the file of a socket that nobody has open.
+fn remove_stale(path: &Path, addr: &SocketAddrUnix, kind: SocketType) -> io::Result<()> {
+    let in_use = |text| Err(io::Error::new(io::ErrorKind::AddrInUse, text));
+    if !fs::symlink_metadata(path)?.file_type().is_socket() {
+        return in_use("there is a file of that name, and it is not a socket");
+    }
+    let is_stream = kind == SocketType::STREAM;
+    match rx::connect(socket(kind)?, addr) {
+        // The listener is gone and has left its name.
+        Err(Errno::CONNREFUSED) => fs::remove_file(path),
+        // A full queue is somebody's too.
+        Ok(()) | Err(Errno::AGAIN | Errno::INPROGRESS) => in_use(if is_stream {
+            "another program listens on that socket"
+        } else {
+            "another program has that socket"
+        }),
+        Err(Errno::PROTOTYPE) => in_use(if is_stream {
+            "another program has a datagram socket there"
+        } else {
+            "another program listens for streams there"
+        }),
+        Err(error) => Err(error.into()),
+    }
+}
+
+pub(crate) fn socket(kind: SocketType) -> Result<OwnedFd, Errno> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    rx::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
+    rx::socket_with(AddressFamily::UNIX, kind, flags, None)
 }
 
 #[cfg(test)]

@@ -39,6 +39,7 @@ fn role() -> Arc<Role> {
         order: Order::System,
         replay: None,
         clients: None,
+        port: None,
         datagrams: Datagrams {
             idle: IDLE,
             options: DatagramOptions::default(),
