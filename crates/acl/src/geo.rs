@@ -23,7 +23,6 @@ impl GeoDatabase {
     ///
     /// # Errors
     /// Always.
-    #[expect(clippy::needless_pass_by_value, reason = "as the one that reads")]
     pub fn from_bytes(_bytes: Vec<u8>) -> Result<Self, GeoError> {
         Err(GeoError::LeftOut)
     }

@@ -1,5 +1,7 @@
 //! Tables of files and verdicts, in both programs' syntax, and the examples of `docs/acl.md`.
 
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
 use std::net::IpAddr;
 use std::sync::Arc;
 

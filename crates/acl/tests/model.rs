@@ -1,5 +1,7 @@
 //! Random rules and names against slow matchers that do what the documentation says, word by word.
 
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 

@@ -1,5 +1,6 @@
 //! Counts heap allocations: none in a look-up, not even in the first; and loads 100,000 rules.
 
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 #![allow(unsafe_code, reason = "a counting allocator is a GlobalAlloc, which is an unsafe trait")]
 
 use std::alloc::{GlobalAlloc, Layout, System};

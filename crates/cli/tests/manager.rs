@@ -356,7 +356,8 @@ fn nonsense_changes_nothing() {
         "remove: {}",
         "add: {\"server_port\":70000,\"password\":\"hunter2\"}",
         "add: {\"server_port\":7,\"password\":\"hunter2\",\"method\":\"rc4-md5\"}",
-        "add: {\"server_port\":7,\"password\":\"hunter2\",\"plugin\":\"obfs-server\"}",
+        "add: {\"server_port\":7,\"password\":\"hunter2\",\"plugin\":\"obfsproxy\"}",
+        "add: {\"server_port\":7,\"password\":\"hunter2\",\"acl\":\"/etc/passwd\"}",
         "add: {\"server_port\":7,\"password\":\"hunter2\",\"method\":\"2022-blake3-aes-128-gcm\"}",
     ] {
         assert_eq!(asker.ask(request), "err", "{request}");

@@ -25,6 +25,16 @@ fn our_server_with_libev_as_tls() -> Result<(), Failure> {
 }
 
 #[test]
+fn our_client_with_rust_as_http() -> Result<(), Failure> {
+    disguises(Program::Adit, Program::Rust, "2022-blake3-aes-256-gcm", Guise::Http)
+}
+
+#[test]
+fn our_server_with_rust_as_tls() -> Result<(), Failure> {
+    disguises(Program::Rust, Program::Adit, "2022-blake3-aes-256-gcm", Guise::Tls)
+}
+
+#[test]
 fn both_ends_ours_2022_as_http() -> Result<(), Failure> {
     disguises(Program::Adit, Program::Adit, "2022-blake3-aes-128-gcm", Guise::Http)
 }

@@ -34,7 +34,7 @@ pub(crate) enum OpenError {
     /// It cannot be done at present; this is why.
     Refused(String),
     /// It cannot be done, and a plugin that was in its way does not start any more.
-    Lost(Box<OpenError>, String),
+    Lost(Box<Self>, String),
 }
 
 impl Opening<'_> {
@@ -49,13 +49,17 @@ impl Opening<'_> {
     ) -> Result<(T, plugin::Change), OpenError> {
         let before = self.stores.plugged();
         let plugged = self.plugins.prepare(scope, configs, self.stopped)?;
-        self.open_with(scope, plugged, prepare).map_err(|(error, plugged)| {
-            self.stores.plug(before);
-            match self.plugins.abandon(plugged, self.stopped) {
-                Ok(()) => error,
-                Err(lost) => OpenError::lost(error, lost),
+        let (opened, plugged) = self.open_with(scope, plugged, prepare);
+        match opened {
+            Ok(opened) => Ok((opened, plugged)),
+            Err(error) => {
+                self.stores.plug(before);
+                Err(match self.plugins.abandon(plugged, self.stopped) {
+                    Ok(()) => error,
+                    Err(lost) => OpenError::lost(error, lost),
+                })
             }
-        })
+        }
     }
 
     fn open_with<T>(
@@ -63,7 +67,7 @@ impl Opening<'_> {
         scope: Scope,
         mut plugged: plugin::Change,
         prepare: impl FnOnce(&Listeners, &[SocketAddr]) -> Result<T, ListenError>,
-    ) -> Result<(T, plugin::Change), (OpenError, plugin::Change)> {
+    ) -> (Result<T, OpenError>, plugin::Change) {
         let opened = || -> Result<T, OpenError> {
             for (job, transport) in plugged.arriving() {
                 let addrs = addresses(&job.remote)?;
@@ -81,13 +85,11 @@ impl Opening<'_> {
             self.stores.plug(Arc::new(plugged.plugged()));
             Ok(prepare(self.listeners, &plugged.held())?)
         };
-        match opened() {
-            Err(error) => Err((error, plugged)),
-            Ok(opened) => match self.plugins.start_servers(&mut plugged, self.stopped) {
-                Ok(()) => Ok((opened, plugged)),
-                Err(error) => Err((error.into(), plugged)),
-            },
-        }
+        let opened = opened().and_then(|opened| {
+            self.plugins.start_servers(&mut plugged, self.stopped)?;
+            Ok(opened)
+        });
+        (opened, plugged)
     }
 }
 

@@ -180,7 +180,7 @@ impl Supervisor {
             .map_err(|e| Failed::runtime(format!("epoll: {e}")))?;
         let crew = Crew::new(u16::try_from(worker_count).unwrap_or(u16::MAX))
             .map_err(|e| Failed::runtime(format!("eventfd: {e}")))?;
-        let mut listeners = Listeners::default();
+        let listeners = Listeners::default();
         let (ports, changes) = {
             let mut opening = Opening {
                 stores: &stores,
@@ -201,12 +201,12 @@ impl Supervisor {
         let manager = ports.map(|ports| open_desk(config, ports, &poll, &stores)).transpose()?;
         let reporter = reporter(&configs, &stores).map_err(Failed::runtime)?;
         let names = NameFiles::read(config.nameservers.as_deref());
-        let mut this = Self {
+        let this = Self {
             configs,
             subscriptions,
             stores,
             crew,
-            listeners: Listeners::default(),
+            listeners,
             names,
             handles: Vec::new(),
             threads: Vec::new(),
@@ -216,28 +216,38 @@ impl Supervisor {
             manager,
             reporter,
         };
+        this.begin(changes, descriptors, worker_count, daemon)
+    }
+
+    /// Starts the workers, puts what was opened in force, and says that it works.
+    fn begin(
+        mut self,
+        changes: Vec<Change>,
+        descriptors: u64,
+        worker_count: usize,
+        daemon: Option<Daemon>,
+    ) -> Result<Self, Failed> {
         for number in 0..worker_count {
-            this.start_worker(number, descriptors, worker_count)?;
+            self.start_worker(number, descriptors, worker_count)?;
         }
         for change in changes {
             for line in &change.lines {
                 log::info!("{line}");
             }
-            listeners.apply(change, &this.handles, this.stores.own());
+            self.listeners.apply(change, &self.handles, self.stores.own());
         }
-        this.listeners = listeners;
-        this.send_probes();
+        self.send_probes();
         log::info!(
             "{} {}: {} worker{}, {}, up to {} connections",
-            this.configs[0].invoked.name,
+            self.configs[0].invoked.name,
             env!("CARGO_PKG_VERSION"),
             worker_count,
             if worker_count == 1 { "" } else { "s" },
             adit_crypto::acceleration(),
             descriptors / 2,
         );
-        this.log_kernel_options();
-        this.configs.iter().for_each(redir::log_mark);
+        self.log_kernel_options();
+        self.configs.iter().for_each(redir::log_mark);
         if let Some(daemon) = daemon {
             daemon.ready().map_err(|e| Failed::runtime(format!("cannot detach: {e}")))?;
         }
@@ -245,7 +255,7 @@ impl Supervisor {
         if let Err(e) = process::release_start_code() {
             log::debug!("start-up code stays resident: {e}");
         }
-        Ok(this)
+        Ok(self)
     }
 
     /// Says whether the kernel has what the configuration asks for; without it plain TCP is used.
@@ -337,9 +347,8 @@ impl Supervisor {
             if let Some((ports, _)) = &mut self.manager {
                 ended.into_iter().for_each(|ended| ports.lose(ended.job));
             } else if !ended.is_empty() {
-                return self
-                    .drain()
-                    .and(Err(Failed::runtime("stopped, because a plugin has ended")));
+                self.drain()?;
+                return Err(Failed::runtime("stopped, because a plugin has ended"));
             }
             if self.threads.iter().any(JoinHandle::is_finished) {
                 return Err(Failed::runtime("a worker has ended by itself"));

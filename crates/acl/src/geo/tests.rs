@@ -219,7 +219,7 @@ fn country(code: &'static str) -> Datum {
 }
 
 fn code(code: &str) -> Option<Country> {
-    Some(Country::new(code).unwrap())
+    Country::new(code)
 }
 
 fn addr(text: &str) -> IpAddr {

@@ -292,10 +292,7 @@ fn refuses_what_is_not_there() {
             "sslocal",
             "--plugin obfsproxy|--plugin-mode x|--local-dns-addr x|--remote-dns-addr x|--tun-interface-name x|--tun-device-fd-from-path x|--fake-dns-database-path x|--log-config x|--outbound-user-cookie 1|--protocol dns|--server-url ss://aes-128-gcm:x@h:1?plugin=obfsproxy",
         ),
-        (
-            "ssserver",
-            "--manager-addr x|--manager-address x|--outbound-proxy x|--plugin /bin/obfsproxy",
-        ),
+        ("ssserver", "--outbound-proxy x|--plugin /bin/obfsproxy"),
     ] {
         for line in lines.split('|') {
             let text = error(name, line);

@@ -66,7 +66,8 @@ fn the_number_is_bounded_and_the_memory_does_not_grow() {
         assert!(sockets.slab.len() <= SOCKETS_MAX);
     }
     assert_eq!(order(&sockets).len(), SOCKETS_MAX);
-    assert_eq!(sockets.index.capacity(), room);
+    // Less it may say: traces of removed entries count as taken.
+    assert!(sockets.index.capacity() <= room);
     assert!(sockets.insert(name(0), descriptor(), 0).is_none(), "no room");
 }
 
