@@ -375,7 +375,7 @@ fn nonsense_changes_nothing() {
     assert_eq!(asker.ask("list"), list);
     let text = manager.process.text();
     assert!(text.contains("bad request") && !text.contains("hunter2"), "{text}");
-    assert!(text.contains("plugins are not in this version"), "{text}");
+    assert!(text.contains("obfsproxy") && text.contains("access control"), "{text}");
 }
 
 #[test]
