@@ -31,7 +31,7 @@ const BYTES: u64 = 100_000;
 /// How long a manager may take to answer, or a server to report: each does so every 5 s.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long an answer may take before a request is sent again.
-const ANSWER_TIMEOUT: Duration = Duration::from_millis(200);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Where servers listen that report, beside the manager's own port of the same number.
 const REPORTER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
