@@ -136,9 +136,11 @@ fn passers_by_make_room_before_conversations() {
         let arrivals = target.arrivals();
         assert_eq!(arrivals.last().unwrap().source, arrivals[0].source, "{method}");
         for process in [&pair.local, &pair.server] {
-            assert_eq!(process.counter("sessions"), 201, "{method}");
             assert_eq!(process.counter("sessions_open"), 20, "{method}");
         }
+        assert_eq!(pair.local.counter("sessions"), 201, "{method}");
+        // The port of one that ended may come again while the server still has its session.
+        assert!((195..=201).contains(&pair.server.counter("sessions")), "{method}");
     }
 }
 
