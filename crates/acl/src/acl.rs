@@ -104,8 +104,8 @@ pub(crate) struct Rules {
     pub(crate) expressions: Expressions,
 }
 
-/// The rules of one file. Immutable; share it in an `Arc` and make a [`Judge`](crate::Judge) per
-/// worker for names.
+/// The rules of one file. Immutable; share it in an `Arc`. For names each worker needs some
+/// [`Memory`](crate::Memory).
 #[derive(Debug)]
 pub struct Acl {
     /// Where targets go that no rule names.

@@ -4,12 +4,11 @@
 use std::net::IpAddr;
 #[cfg(feature = "geoip")]
 use std::net::Ipv6Addr;
-use std::sync::Arc;
 
 #[cfg(feature = "regex")]
 use crate::acl::Route;
 use crate::acl::{Acl, Decision};
-use crate::judge::Judge;
+
 use crate::mistake::MISTAKES_MAX;
 
 /// Names that are looked up whatever the data says.
@@ -21,7 +20,8 @@ pub fn acl_parse(data: &[u8]) {
     let words = text.split(|c: char| !(c.is_alphanumeric() || matches!(c, '.' | '-' | ':')));
     match Acl::parse(data, None) {
         Ok(acl) => {
-            let mut judge = Judge::new(Arc::new(acl));
+            let mut memory = acl.memory();
+            let mut judge = acl.judge(&mut memory);
             for name in words.clone().take(64).chain(NAMES) {
                 let is_addr = |name: &str| name.parse::<IpAddr>().is_ok();
                 let route = judge.route_name(name);
@@ -68,7 +68,8 @@ pub fn compare(lines: &[&str], names: &[&str]) -> usize {
         .filter(|line| Acl::parse(with_header(&[*line]).as_bytes(), None).is_ok())
         .collect();
     let acl = Acl::parse(with_header(&rules).as_bytes(), None).expect("each rule is one alone");
-    let mut judge = Judge::new(Arc::new(acl));
+    let mut memory = acl.memory();
+    let mut judge = acl.judge(&mut memory);
     for name in names {
         let name = name.to_ascii_lowercase();
         if !is_domain(&name) {

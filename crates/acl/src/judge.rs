@@ -1,35 +1,40 @@
 //! What the rules say about names: one worker's view of an [`Acl`].
 
-use std::sync::Arc;
-
 use adit_wire::Host;
 
 use crate::acl::{Acl, Admission, Decision, LISTS, List, Route};
 use crate::expressions::Searchers;
 use crate::name::{NAME_LEN_MAX, Spelled, spell};
 
-/// Judges names for one worker; it owns the memory that expressions work in.
+/// Memory in which one worker searches with the expressions of one [`Acl`].
 ///
-/// Making one allocates and takes some microseconds for each expression. Judging does neither; it
-/// takes `&mut self` because two threads in one judge would have to make more memory, or wait.
+/// It does not keep the rules alive, so that a worker may hold on to it for as long as anybody goes
+/// by them.
 #[derive(Debug)]
-pub struct Judge {
-    acl: Arc<Acl>,
-    searchers: [Searchers; LISTS],
+pub struct Memory([Searchers; LISTS]);
+
+/// Judges names by the rules of an [`Acl`], in the memory of one worker.
+#[derive(Debug)]
+pub struct Judge<'a> {
+    acl: &'a Acl,
+    // Not `&`: two threads in one memory would have to make more of it, or wait.
+    memory: &'a mut Memory,
 }
 
-impl Judge {
-    /// A judge by the rules of `acl`.
-    pub fn new(acl: Arc<Acl>) -> Self {
-        let searchers = std::array::from_fn(|list| acl.lists[list].expressions.searchers());
-        Self { acl, searchers }
+impl Acl {
+    /// Memory to judge names in. Making it takes some microseconds for each expression and
+    /// allocates; judging does neither.
+    pub fn memory(&self) -> Memory {
+        Memory(std::array::from_fn(|list| self.lists[list].expressions.searchers()))
     }
 
-    /// The rules, which judge addresses without further memory.
-    pub const fn acl(&self) -> &Arc<Acl> {
-        &self.acl
+    /// A judge of names, in `memory` that these rules made.
+    pub const fn judge<'a>(&'a self, memory: &'a mut Memory) -> Judge<'a> {
+        Judge { acl: self, memory }
     }
+}
 
+impl Judge<'_> {
     /// Where a client sends what is meant for `host`.
     pub fn route(&mut self, host: Host<'_>) -> Decision<Route> {
         match host {
@@ -98,7 +103,7 @@ impl Judge {
         lists.into_iter().find(|&list| found.has(list)).or_else(|| {
             lists.into_iter().find(|&list| {
                 let expressions = &self.acl.lists[list as usize].expressions;
-                expressions.is_match(&self.searchers[list as usize], name)
+                expressions.is_match(&self.memory.0[list as usize], name)
             })
         })
     }

@@ -3,20 +3,20 @@
 //! language for people who write such files.
 //!
 //! [`Acl::parse`] reads a file once and reports all of its [`Mistake`]s. The [`Acl`] never changes
-//! after that: an `Arc` of it goes to every worker, which makes one [`Judge`] from it. Addresses
-//! are judged by the [`Acl`] itself, names by the [`Judge`], since an expression needs memory to
-//! work in. A reload is a new `Acl`, and new judges.
+//! after that: an `Arc` of it goes to every worker. Addresses are judged by the [`Acl`] itself, names
+//! by a [`Judge`] in [`Memory`] of the worker, since an expression needs some to work in. A reload is
+//! a new `Acl`, and new memory.
 //!
 //! ```
-//! use std::sync::Arc;
-//! use adit_acl::{Acl, Decision, Judge, Route};
+//! use adit_acl::{Acl, Decision, Route};
 //!
 //! let acl = Acl::parse(b"[bypass_all]\n[proxy_list]\n||example.com\n192.0.2.0/24\n", None).unwrap();
-//! let mut judge = Judge::new(Arc::new(acl));
+//! let mut memory = acl.memory();
+//! let mut judge = acl.judge(&mut memory);
 //! assert_eq!(judge.route_name("www.Example.com."), Decision::Known(Route::Proxied));
 //! // An address rule may matter: look the name up, then ask again with what was found.
 //! assert_eq!(judge.route_name("example.org"), Decision::NeedsAddresses);
-//! assert_eq!(judge.acl().route_addrs(&["192.0.2.7".parse().unwrap()]), Route::Proxied);
+//! assert_eq!(acl.route_addrs(&["192.0.2.7".parse().unwrap()]), Route::Proxied);
 //! ```
 //!
 //! # Order of rules
@@ -41,7 +41,7 @@
 //! Per address one binary search in disjoint ranges for each of at most two lists. Per name one
 //! hash probe for each of its labels, one for each of its bytes if there are expressions, and one
 //! search for each expression whose rarest three characters are in the name. No look-up allocates,
-//! not even a judge's first (`tests/no_alloc.rs` counts), and none waits for a lock.
+//! not even the first in new memory (`tests/no_alloc.rs` counts), and none waits for a lock.
 //!
 //! Expressions run in `regex-lite`: linear time, and 70 KB of program where `regex-automata` takes
 //! 210 KB with the smallest of its engines and 280 KB with all of them. The same goes for country
@@ -72,6 +72,6 @@ mod rule;
 
 pub use acl::{Acl, Admission, Counts, Decision, Remark, Route, Side};
 pub use geo::{Country, GeoDatabase, GeoError};
-pub use judge::Judge;
+pub use judge::{Judge, Memory};
 pub use mistake::{GEO_SETTING, MISTAKES_MAX, Mistake, MistakeKind};
 pub use parse::{EXPRESSIONS_MAX, FILE_LEN_MAX, LINE_LEN_MAX};

@@ -3,10 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use adit_acl::{
-    Acl, Admission, Counts, Decision, FILE_LEN_MAX, GEO_SETTING, Judge, LINE_LEN_MAX, MISTAKES_MAX,
+    Acl, Admission, Counts, Decision, FILE_LEN_MAX, GEO_SETTING, LINE_LEN_MAX, MISTAKES_MAX,
     Mistake, MistakeKind, Remark, Route, Side,
 };
 use adit_wire::Host;
@@ -20,16 +19,14 @@ fn parse(text: &str) -> Acl {
     })
 }
 
-fn judge(text: &str) -> Judge {
-    Judge::new(Arc::new(parse(text)))
-}
-
 /// Who is asked, about what, with what outcome: a line such as `client  example.com  proxied`.
 fn check(text: &str, line: &str) {
     let mut words = line.split_whitespace();
     let (who, what) = (words.next().unwrap(), words.next().unwrap());
     let expected = words.collect::<Vec<_>>().join(" ");
-    let mut judge = judge(text);
+    let acl = parse(text);
+    let mut memory = acl.memory();
+    let mut judge = acl.judge(&mut memory);
     let route = |decision| match decision {
         Decision::Known(Route::Proxied) => "proxied",
         Decision::Known(Route::Direct) => "direct",
@@ -53,7 +50,7 @@ fn check(text: &str, line: &str) {
             assert_eq!(admission(judge.admit(host)), outcome, "{what} as a host");
             outcome
         }
-        "from" => admission(Decision::Known(judge.acl().admit_client(what.parse().unwrap()))),
+        "from" => admission(Decision::Known(acl.admit_client(what.parse().unwrap()))),
         _ => panic!("who is {who}?"),
     };
     assert_eq!(outcome, expected, "{line}\nby\n{text}");
@@ -251,7 +248,9 @@ fn expressions_search_in_the_name_without_regard_to_case() {
 
 #[test]
 fn odd_names_are_judged_by_the_default() {
-    let mut judge = judge("[bypass_all]\n[proxy_list]\n||a\n");
+    let acl = parse("[bypass_all]\n[proxy_list]\n||a\n");
+    let mut memory = acl.memory();
+    let mut judge = acl.judge(&mut memory);
     let long = format!("{}a", "a.".repeat(200));
     for name in ["", ".", "...", "a\0", "ä.a", "a b.a ", &long] {
         assert_eq!(judge.route_name(name), Decision::Known(Route::Direct), "{name:?}");

@@ -3,9 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::Arc;
 
-use adit_acl::{Acl, Admission, Decision, Judge, Route};
+use adit_acl::{Acl, Admission, Decision, Route};
 use proptest::prelude::{
     Just, ProptestConfig, Strategy, any, prop, prop_assert_eq, prop_oneof, proptest,
 };
@@ -66,7 +65,9 @@ proptest! {
             "{modes}[proxy_list]\n{first}[bypass_list]\n{second}[outbound_block_list]\n{first}\
              [outbound_allow_list]\n{second}"
         );
-        let mut judge = Judge::new(Arc::new(Acl::parse(text.as_bytes(), None).unwrap()));
+        let acl = Acl::parse(text.as_bytes(), None).unwrap();
+        let mut memory = acl.memory();
+        let mut judge = acl.judge(&mut memory);
         for name in &names {
             let best = rules
                 .iter()

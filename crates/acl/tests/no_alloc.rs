@@ -1,60 +1,13 @@
 //! Counts heap allocations: none in a look-up, not even in the first; and loads 100,000 rules.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
-#![allow(unsafe_code, reason = "a counting allocator is a GlobalAlloc, which is an unsafe trait")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use adit_acl::{Acl, Admission, Decision, Judge, Route};
-
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-fn count() {
-    // After thread-local storage is gone nothing is under test.
-    let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
-}
-
-// SAFETY: every call goes to `System` unchanged; counting touches only a const-initialised cell.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller keeps `alloc`'s contract, which is passed on unchanged.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: `ptr` came from `System` with this layout, since all of our calls go there.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-
-    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        count();
-        // SAFETY: as for `dealloc`; `new_size` is the caller's, who keeps `realloc`'s contract.
-        unsafe { System.realloc(ptr, layout, new_size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-fn allocations(work: impl FnOnce()) -> u64 {
-    let before = ALLOCATIONS.get();
-    work();
-    ALLOCATIONS.get() - before
-}
-
-#[test]
-fn the_counter_counts() {
-    assert_eq!(allocations(|| drop(std::hint::black_box(Box::new(1)))), 1);
-}
+use adit_acl::{Acl, Admission, Decision, Route};
+use adit_counting_allocator::allocations;
 
 /// 50,000 domains and 50,000 prefixes in `[proxy_list]`, none of which touch.
 fn large() -> String {
@@ -72,7 +25,7 @@ fn large() -> String {
 
 #[test]
 fn large_lists_find_every_rule_without_allocating() {
-    let acl = Arc::new(Acl::parse(large().as_bytes(), None).unwrap());
+    let acl = Acl::parse(large().as_bytes(), None).unwrap();
     assert_eq!((acl.counts().domains, acl.counts().ranges), (50_000, 50_000));
     let names: Vec<(String, String)> = (0..50_000)
         .map(|i| {
@@ -82,7 +35,8 @@ fn large_lists_find_every_rule_without_allocating() {
             )
         })
         .collect();
-    let mut judge = Judge::new(Arc::clone(&acl));
+    let mut memory = acl.memory();
+    let mut judge = acl.judge(&mut memory);
     let count = allocations(|| {
         for (listed, other) in &names {
             assert_eq!(judge.route_name(listed), Decision::Known(Route::Proxied));
@@ -126,7 +80,7 @@ fn expressions_do_not_allocate_even_in_the_first_search() {
     {
         writeln!(text, "{rule}").unwrap();
     }
-    let acl = Arc::new(Acl::parse(text.as_bytes(), None).unwrap());
+    let acl = Acl::parse(text.as_bytes(), None).unwrap();
     assert_eq!(acl.counts().expressions, 306);
     let mut names = vec![
         ("a".repeat(60) + "x", true),
@@ -143,14 +97,16 @@ fn expressions_do_not_allocate_even_in_the_first_search() {
     names.extend((0..300).map(|i| (format!("a.tracker{i}abc.net"), true)));
     names.extend((0..300).map(|i| (format!("a.tracker{i}abc.info"), false)));
     for (name, is_match) in &names {
-        // A judge for each: the first search of every expression is under test.
-        let mut judge = Judge::new(Arc::clone(&acl));
+        // Memory for each: the first search of every expression is under test.
+        let mut memory = acl.memory();
+        let mut judge = acl.judge(&mut memory);
         let mut decision = None;
         assert_eq!(allocations(|| decision = Some(judge.route_name(name))), 0, "{name:?}");
         let expected = if *is_match { Route::Proxied } else { Route::Direct };
         assert_eq!(decision, Some(Decision::Known(expected)), "{name:?}");
     }
-    let mut judge = Judge::new(acl);
+    let mut memory = acl.memory();
+    let mut judge = acl.judge(&mut memory);
     let count = allocations(|| {
         for (name, _) in &names {
             std::hint::black_box(judge.route_name(name));
@@ -169,7 +125,8 @@ fn judges_of_one_list_share_it_between_threads() {
         .map(|_| {
             let acl = Arc::clone(&acl);
             std::thread::spawn(move || {
-                let mut judge = Judge::new(acl);
+                let mut memory = acl.memory();
+                let mut judge = acl.judge(&mut memory);
                 allocations(|| {
                     for _ in 0..1000 {
                         assert_eq!(

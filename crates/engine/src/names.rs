@@ -30,15 +30,6 @@ const WAITERS_MAX: usize = 4096;
 /// Longest name that is asked for (the SOCKS address form holds no longer one).
 const NAME_LEN_MAX: usize = 255;
 
-const TCP_OPTIONS: StreamOptions = StreamOptions {
-    no_delay: true,
-    keepalive: None,
-    send_buffer: None,
-    recv_buffer: None,
-    multipath: false,
-    fast_open: false,
-};
-
 /// Who waits for a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waiter {
@@ -308,10 +299,15 @@ impl Running {
     ) -> bool {
         if self.stream.as_ref().is_none_or(|s| s.attempt != transmit.attempt) {
             self.drop_stream(tools.pool);
-            let opened =
-                net::connect(transmit.server, &TCP_OPTIONS, outbound, None, FirstSender::Us)
-                    .map(Connecting::into_fd)
-                    .and_then(|fd| watch(tools.poll, &fd, key, Interest::Stream).map(|()| fd));
+            let opened = net::connect(
+                transmit.server,
+                &StreamOptions::PLAIN,
+                outbound,
+                None,
+                FirstSender::Us,
+            )
+            .map(Connecting::into_fd)
+            .and_then(|fd| watch(tools.poll, &fd, key, Interest::Stream).map(|()| fd));
             let Ok(fd) = opened else { return false };
             self.stream = Some(Stream {
                 fd,

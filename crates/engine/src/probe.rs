@@ -39,15 +39,6 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Somebody connects: within so long.
 const ACTIVE: Duration = Duration::from_secs(30);
 
-const STREAM: StreamOptions = StreamOptions {
-    no_delay: true,
-    keepalive: None,
-    send_buffer: None,
-    recv_buffer: None,
-    multipath: false,
-    fast_open: false,
-};
-
 /// What is probed and how often.
 pub struct ProbePlan {
     /// The servers.
@@ -217,13 +208,14 @@ impl Prober {
             };
             running.tried += 1;
             let addr = SocketAddr::new(ip, target.port);
-            let started = net::connect(addr, &STREAM, &target.outbound, None, FirstSender::Us)
-                .and_then(|connecting| {
-                    // One that is there already is told of as writable.
-                    let fd = connecting.into_fd();
-                    core.poll.add(&fd, Token::Probe(key).into(), Interest::Stream)?;
-                    Ok(fd)
-                });
+            let started =
+                net::connect(addr, &StreamOptions::PLAIN, &target.outbound, None, FirstSender::Us)
+                    .and_then(|connecting| {
+                        // One that is there already is told of as writable.
+                        let fd = connecting.into_fd();
+                        core.poll.add(&fd, Token::Probe(key).into(), Interest::Stream)?;
+                        Ok(fd)
+                    });
             match started {
                 Ok(fd) => {
                     running.fd = Some(fd);

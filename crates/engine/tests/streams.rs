@@ -63,7 +63,7 @@ impl Rig {
 
     fn listen_as(&mut self, role: Role) -> (ListenerId, SocketAddr) {
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let fd = net::listen(any, PortSharing::Exclusive, false, &stream_options()).unwrap();
+        let fd = net::listen(any, PortSharing::Exclusive, false, &StreamOptions::PLAIN).unwrap();
         let addr = net::local_addr(&fd).unwrap();
         let id = ListenerId(self.next_id);
         self.next_id += 1;
@@ -99,17 +99,6 @@ impl Rig {
     }
 }
 
-const fn stream_options() -> StreamOptions {
-    StreamOptions {
-        no_delay: true,
-        keepalive: None,
-        send_buffer: None,
-        recv_buffer: None,
-        multipath: false,
-        fast_open: false,
-    }
-}
-
 fn role(kind: RoleKind) -> Role {
     let long = Duration::from_secs(60);
     Role {
@@ -121,7 +110,7 @@ fn role(kind: RoleKind) -> Role {
             half_closed_idle: long,
             first_payload: Duration::from_millis(20),
         },
-        stream: stream_options(),
+        stream: StreamOptions::PLAIN,
         order: Order::System,
         replay: None,
         clients: None,

@@ -1,12 +1,10 @@
 //! Counts heap allocations of streams and datagrams: none once keys are loaded and the thread is prepared.
 
-#![allow(unsafe_code, reason = "a counting allocator is a GlobalAlloc, which is an unsafe trait")]
 #![allow(clippy::unwrap_used, reason = "the functions here are a test's")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::sync::Mutex;
 
+use adit_counting_allocator::allocations;
 use adit_crypto::Rng;
 use adit_shadowsocks::{
     Accepted, ClientHandshake, ClientKey, ClientSession, Env, Method, PACKET_HEADROOM,
@@ -14,46 +12,6 @@ use adit_shadowsocks::{
     ReplaySet, Sealer, ServerHandshake, ServerKey, ServerSession, Verdict,
 };
 use adit_wire::{Target, TargetBuf};
-
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-fn count() {
-    // After thread-local storage is gone nothing is under test.
-    let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
-}
-
-// SAFETY: every call goes to `System` unchanged; counting touches only a const-initialised cell.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller keeps `alloc`'s contract, which is passed on unchanged.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: `ptr` came from `System` with this layout, since all of our calls go there.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-
-    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        count();
-        // SAFETY: as for `dealloc`; `new_size` is the caller's, who keeps `realloc`'s contract.
-        unsafe { System.realloc(ptr, layout, new_size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-fn allocations(work: impl FnOnce()) -> u64 {
-    let before = ALLOCATIONS.get();
-    work();
-    ALLOCATIONS.get() - before
-}
 
 const NOW: u64 = 1_700_000_000;
 const RECORDS: usize = 1000;

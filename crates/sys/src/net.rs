@@ -101,6 +101,18 @@ pub struct StreamOptions {
     pub fast_open: bool,
 }
 
+impl StreamOptions {
+    /// Small writes at once, and everything else as the kernel has it.
+    pub const PLAIN: Self = Self {
+        no_delay: true,
+        keepalive: None,
+        send_buffer: None,
+        recv_buffer: None,
+        multipath: false,
+        fast_open: false,
+    };
+}
+
 /// Options of connections we open.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OutboundOptions {

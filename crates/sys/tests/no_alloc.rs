@@ -1,63 +1,15 @@
 //! Counts heap allocations of datagrams: none once the inbox and the outbox are made.
 
-#![allow(unsafe_code, reason = "a counting allocator is a GlobalAlloc, which is an unsafe trait")]
 #![allow(clippy::unwrap_used, reason = "the functions here are a test's")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
+use adit_counting_allocator::allocations;
 use adit_sys::datagram::{
     DatagramOptions, Family, Inbox, Outbox, Route, Segmentation, bind, connect, open,
 };
 use adit_sys::net::{OutboundOptions, PortSharing, local_addr};
-
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-fn count() {
-    // After thread-local storage is gone nothing is under test.
-    let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
-}
-
-// SAFETY: every call goes to `System` unchanged; counting touches only a const-initialised cell.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller keeps `alloc`'s contract, which is passed on unchanged.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller keeps `alloc_zeroed`'s contract, which is passed on unchanged.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: `ptr` came from `System` with this layout, since all of our calls go there.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-
-    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        count();
-        // SAFETY: as for `dealloc`; `new_size` is the caller's, who keeps `realloc`'s contract.
-        unsafe { System.realloc(ptr, layout, new_size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-fn allocations(work: impl FnOnce()) -> u64 {
-    let before = ALLOCATIONS.get();
-    work();
-    ALLOCATIONS.get() - before
-}
 
 const DATAGRAMS: u64 = 10_000;
 /// Datagrams in a round: a few trains, which any receive buffer holds.

@@ -10,14 +10,12 @@ use std::sync::Arc;
 
 use adit_acl::{Admission, Decision, Route as ListedRoute};
 use adit_resolver::{AddrList, Outcome};
-use adit_sys::datagram::Route;
 use adit_wire::{Host, TargetBuf};
 
 use crate::core::Core;
-use crate::role::{Inbound, Role, RoleKind};
+use crate::role::{Role, RoleKind};
 use crate::slab::Key;
 use crate::udp::inbound::{Incoming, Sender};
-use crate::udp::outbound::{Form, count_down};
 use crate::udp::resolve::Way;
 use crate::udp::sessions::{Codec, Name, Session};
 use crate::udp::{At, Tools, Udp};
@@ -111,22 +109,8 @@ impl Udp {
         index: usize,
         range: Range<usize>,
     ) {
-        let Some(session) = self.sessions.get(key) else { return };
-        let Session { role, reply, .. } = session;
-        let RoleKind::Client { inbound, .. } = &role.kind else { return };
-        let (source, route): (TargetBuf, Route) = (adit_wire::Target::from(source).into(), *reply);
-        if let Inbound::Redirect(redirect) = inbound {
-            let (role, mark) = (Arc::clone(role), redirect.reply_mark);
-            let Some(client) = route.to else { return };
-            let (ends, len) = ((&source, client), range.len());
-            if self.send_as(tools, ends, (mark, &role.datagrams.options), index, range) {
-                count_down(tools, len);
-            }
-            return;
-        }
-        let form = Form::of(inbound);
-        count_down(tools, range.len());
-        self.give(tools, form, &source, &route, index, range.start, range);
+        let source = adit_wire::Target::from(source).into();
+        self.give(tools, key, &source, index, range.start, range);
     }
 
     /// Which way a session's datagrams for `target` go, now that the name was looked up.

@@ -8,8 +8,6 @@ use adit_handshake::UDP_HEADER_PREFIX;
 use adit_shadowsocks::{
     OpenedReply, PACKET_HEAD_MAX, PACKET_HEADROOM, PACKET_TAILROOM, PacketReject,
 };
-
-use adit_sys::datagram::Route;
 use adit_wire::TargetBuf;
 
 use crate::role::{Inbound, RoleKind};
@@ -96,10 +94,10 @@ impl Udp {
         unix_s: u64,
     ) -> Result<(), PacketReject> {
         let Some(session) = self.sessions.get_mut(key) else { return Ok(()) };
-        let Session { role, codec: Codec::Client(codec, turn), reply, debt, .. } = session else {
+        let Session { role, codec: Codec::Client(codec, turn), debt, .. } = session else {
             return Ok(());
         };
-        let RoleKind::Client { inbound, servers, .. } = &role.kind else { return Ok(()) };
+        let RoleKind::Client { servers, .. } = &role.kind else { return Ok(()) };
         let client_key = &servers[usize::from(*turn)].key;
         let slot = self.inbox.slot(index);
         let packet = &mut slot[range.clone()];
@@ -111,40 +109,44 @@ impl Udp {
             return Err(PacketReject::Replayed);
         }
         let payload = range.start + payload.start..range.start + payload.end;
-        let route = *reply;
-        if let Inbound::Redirect(redirect) = inbound {
-            let (role, mark) = (Arc::clone(role), redirect.reply_mark);
-            let Some(client) = route.to else { return Ok(()) };
-            let (ends, len) = ((&source, client), payload.len());
-            if self.send_as(tools, ends, (mark, &role.datagrams.options), index, payload) {
-                count_down(tools, len);
-            }
-            return Ok(());
-        }
-        count_down(tools, payload.len());
         if let Some(waited) = debt.settle(tools.core.tick) {
             let change = health.session_answered(tools.core.now, waited);
             tools.core.log_change(health, change, "");
         }
-        let form = Form::of(inbound);
-        self.give(tools, form, &source, &route, index, range.start, payload);
+        self.give(tools, key, &source, index, range.start, payload);
         Ok(())
     }
 
-    /// Sends a payload in the inbox to a client, with the bytes from `free` on before it to write in.
-    #[expect(clippy::too_many_arguments, reason = "where from, where to, and as what")]
+    /// Hands what `source` sent to the client of a session, in the form that the client speaks: a
+    /// payload in the inbox, with the bytes from `free` on before it to write in.
     pub(super) fn give(
         &mut self,
-        tools: &Tools<'_>,
-        form: Form,
+        tools: &mut Tools<'_>,
+        key: Key,
         source: &TargetBuf,
-        route: &Route,
         index: usize,
         free: usize,
         payload: Range<usize>,
     ) {
-        if form == Form::Payload {
-            return self.push_received(tools, index, payload, route);
+        let Some(Session { role, reply, .. }) = self.sessions.get(key) else { return };
+        let RoleKind::Client { inbound, .. } = &role.kind else { return };
+        let route = *reply;
+        let has_header = match inbound {
+            Inbound::Proxy { .. } => true,
+            Inbound::Tunnel(_) => false,
+            Inbound::Redirect(redirect) => {
+                let (role, mark) = (Arc::clone(role), redirect.reply_mark);
+                let Some(client) = route.to else { return };
+                let (ends, len) = ((source, client), payload.len());
+                if self.send_as(tools, ends, (mark, &role.datagrams.options), index, payload) {
+                    count_down(tools, len);
+                }
+                return;
+            }
+        };
+        count_down(tools, payload.len());
+        if !has_header {
+            return self.push_received(tools, index, payload, &route);
         }
         // The header goes where the packet's head was. That of `none` has none: there the bytes
         // before may belong to the datagram before, in a train.
@@ -156,7 +158,7 @@ impl Udp {
             let (prefix, rest) = slot[start..payload.start].split_at_mut(UDP_HEADER_PREFIX.len());
             prefix.copy_from_slice(&UDP_HEADER_PREFIX);
             rest.copy_from_slice(address);
-            return self.push_received(tools, index, start..payload.end, route);
+            return self.push_received(tools, index, start..payload.end, &route);
         }
         let len = header_len + payload.len();
         if self.outbox.reserve(len).is_err() {
@@ -168,25 +170,7 @@ impl Udp {
         prefix.copy_from_slice(&UDP_HEADER_PREFIX);
         host.copy_from_slice(address);
         rest.copy_from_slice(&self.inbox.slot(index)[payload]);
-        self.outbox.push_reserved(0..len, route);
-    }
-}
-
-/// What a client's application is given.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
-    /// The payload.
-    Payload,
-    /// The payload behind the header of SOCKS5.
-    Socks,
-}
-
-impl Form {
-    pub(super) const fn of(inbound: &Inbound) -> Self {
-        match inbound {
-            Inbound::Proxy { .. } => Self::Socks,
-            Inbound::Tunnel(_) | Inbound::Redirect(_) => Self::Payload,
-        }
+        self.outbox.push_reserved(0..len, &route);
     }
 }
 
