@@ -19,7 +19,7 @@
 //!
 //! On x86-64 with VAES but without AVX-512 AES-GCM comes from ring, see the module `vaes`.
 //!
-//! `unsafe` lives in the modules `aws_lc` and `vaes` alone. Not here: record framing, salts and replay windows.
+//! `unsafe` lives in the modules `aws_lc`, `sha_ni` and `vaes` alone. Not here: record framing, salts and replay windows.
 
 #[cfg(not(any(feature = "aws-lc", feature = "small")))]
 compile_error!("adit-crypto needs a backend: enable the feature `aws-lc` or `small`");
@@ -33,6 +33,8 @@ mod kdf;
 mod random;
 mod rust_crypto;
 mod secret;
+#[cfg(all(feature = "aws-lc", target_arch = "x86_64"))]
+mod sha_ni;
 #[cfg(feature = "aws-lc")]
 mod short_hkdf;
 #[cfg(any(test, not(feature = "aws-lc")))]

@@ -4,14 +4,15 @@
 //! hottest computation besides the cipher. Salt, key and info are shorter than a block there; what
 //! HMAC needs then is known beforehand: two compressions to key it, and two for each message. A
 //! 32-byte key takes ten of them, 0.5 us; the general function, which knows neither lengths nor
-//! what it has hashed already, takes 0.8 us for the same.
-
-use zeroize::Zeroize;
+//! what it has hashed already, takes 0.8 us for the same. Where the processor hashes by itself it is
+//! done in registers, see `sha_ni`.
 
 use crate::backend::Sha1;
 
-const BLOCK_LEN: usize = 64;
-const DIGEST_LEN: usize = 20;
+/// Bytes that SHA-1 takes at once.
+pub(crate) const BLOCK_LEN: usize = 64;
+/// Bytes of a digest.
+pub(crate) const DIGEST_LEN: usize = 20;
 /// Longest message behind a keyed block that needs one block more: padding takes 9 bytes.
 const MESSAGE_MAX: usize = BLOCK_LEN - 9;
 
@@ -22,6 +23,14 @@ pub(crate) const fn fits(key: &[u8], salt: &[u8], info: &[u8]) -> bool {
 
 /// Fills `out`, 5,100 bytes at most; the inputs fit.
 pub(crate) fn derive(key: &[u8], salt: &[u8], info: &[u8], out: &mut [u8]) {
+    #[cfg(target_arch = "x86_64")]
+    if crate::sha_ni::derive(key, salt, info, out) {
+        return;
+    }
+    derive_by_calls(key, salt, info, out);
+}
+
+fn derive_by_calls(key: &[u8], salt: &[u8], info: &[u8], out: &mut [u8]) {
     let mut extracted = Hmac::new(salt).digest(&[key]);
     let hmac = Hmac::new(&extracted);
     let mut last = [0; DIGEST_LEN];
@@ -34,8 +43,16 @@ pub(crate) fn derive(key: &[u8], salt: &[u8], info: &[u8], out: &mut [u8]) {
         last = digest;
         previous = &last;
     }
-    last.zeroize();
-    extracted.zeroize();
+    wipe(&mut last);
+    wipe(&mut extracted);
+}
+
+/// Overwrites what nobody needs any more. `zeroize` does it byte by byte, which would take longer than
+/// hashing them does.
+pub(crate) fn wipe(bytes: &mut [u8]) {
+    bytes.fill(0);
+    // So that the compiler has to write them.
+    std::hint::black_box(bytes);
 }
 
 /// HMAC-SHA1 with its key hashed in: both passes begin with a block of the key alone.
@@ -54,7 +71,7 @@ impl Hmac {
         block.iter_mut().for_each(|byte| *byte ^= 0x36 ^ 0x5c);
         let mut outer = Sha1::new();
         outer.compress(&block);
-        block.zeroize();
+        wipe(&mut block);
         Self { inner, outer }
     }
 
@@ -78,7 +95,7 @@ fn finish(keyed: &Sha1, parts: &[&[u8]]) -> [u8; DIGEST_LEN] {
     block[BLOCK_LEN - 8..].copy_from_slice(&bits.to_be_bytes());
     let mut hash = keyed.clone();
     hash.compress(&block);
-    block.zeroize();
+    wipe(&mut block);
     hash.digest()
 }
 
@@ -100,6 +117,9 @@ mod tests {
             let (mut ours, mut general) = (vec![0; len], vec![0; len]);
             derive(&key, &salt, &info, &mut ours);
             crate::backend::general_hkdf_sha1(&key, &salt, &info, &mut general);
+            prop_assert_eq!(&ours, &general);
+            ours.fill(0);
+            derive_by_calls(&key, &salt, &info, &mut ours);
             prop_assert_eq!(&ours, &general);
             hkdf::Hkdf::<sha1::Sha1>::new(Some(&salt), &key).expand(&info, &mut general).unwrap();
             prop_assert_eq!(&ours, &general);

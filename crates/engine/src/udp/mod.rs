@@ -57,6 +57,9 @@ use crate::worker::ListenerId;
 
 /// Receiving calls for one socket before others get their turn.
 const ROUNDS: usize = 4;
+/// Datagrams in the outbox that are sent without waiting for more. A call costs as much as a few
+/// datagrams do; without this the next program stands still while a whole turn is worked off.
+const HAND_ON: usize = 24;
 
 /// The datagram side of a worker.
 pub(crate) struct Udp {
@@ -129,6 +132,7 @@ impl Udp {
                 for range in message.datagrams() {
                     let incoming = Incoming { reply, source, destination, index, range };
                     self.on_request(tools, &at, &incoming);
+                    self.hand_on(tools);
                 }
             }
             if messages < datagram::SLOTS {
@@ -161,6 +165,7 @@ impl Udp {
                 }
                 for range in message.datagrams() {
                     self.on_reply(tools, key, message.source, index, range, unix_s);
+                    self.hand_on(tools);
                 }
             }
             if messages > 0 {
@@ -302,6 +307,14 @@ impl Udp {
             // The next datagram opens another one.
             session.upstream[sessions::slot(family)] = None;
             session.server = None;
+        }
+    }
+
+    /// Sends what waits in the outbox once it is worth a call: whoever gets it can begin on another
+    /// core, while this one goes on with what has come.
+    fn hand_on(&mut self, tools: &Tools<'_>) {
+        if self.outbox.len() >= HAND_ON {
+            self.flush(tools);
         }
     }
 

@@ -99,6 +99,11 @@ impl Outbox {
         self.queue.is_empty()
     }
 
+    /// How many datagrams wait to be sent.
+    pub fn len(&self) -> usize {
+        self.queue.len()
+    }
+
     /// Room of `len` bytes to build a datagram in, with its parts around the payload. It is free
     /// again at the next call of this unless [`Outbox::push_reserved`] keeps a part of it.
     ///

@@ -68,6 +68,10 @@ impl Queue {
         self.datagrams.is_empty()
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.datagrams.len()
+    }
+
     pub(super) fn is_full(&self) -> bool {
         self.datagrams.len() == DATAGRAMS_MAX
     }
