@@ -7,9 +7,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use adit_system_tests::{
     DatagramTarget, Inside, Namespace, PATIENCE, Process, Scratch, Target, ending, eventually,
@@ -109,7 +110,7 @@ fn tells_whom_it_sees(address: SocketAddr) -> Target {
         let ip = stream.peer_addr().map(|peer| peer.ip().to_string()).unwrap_or_default();
         // A connection that breaks is the business of the test at its other end.
         let _ = stream.write_all(ip.as_bytes());
-        let _ = std::io::copy(&mut &stream, &mut &stream);
+        let _ = io::copy(&mut &stream, &mut &stream);
     })
 }
 
@@ -132,7 +133,7 @@ fn seen_by_udp(host: &Namespace, target: &DatagramTarget) -> IpAddr {
         let socket = udp_socket(target.address());
         socket.send_to(b"hello", target.address()).unwrap();
         let mut buf = [0; 64];
-        let (len, from) = receive(&socket, &mut buf);
+        let (len, from) = receive(&socket, &mut buf).expect("an answer comes");
         assert_eq!((&buf[..len], from), (&b"hello"[..], target.address()));
     });
     target.arrivals().last().unwrap().source.ip()
@@ -146,11 +147,11 @@ fn udp_socket(target: SocketAddr) -> UdpSocket {
 }
 
 /// The next datagram. A socket with a time limit is interrupted by whatever stops the process.
-fn receive(socket: &UdpSocket, buf: &mut [u8]) -> (usize, SocketAddr) {
+fn receive(socket: &UdpSocket, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
     loop {
         match socket.recv_from(buf) {
             Err(e) if e.kind() == ErrorKind::Interrupted => {}
-            received => return received.expect("an answer comes"),
+            received => return received,
         }
     }
 }
@@ -257,6 +258,45 @@ fn what_is_to_be_left_alone_is() {
     }
 }
 
+/// Rules outlive the program, so that nothing goes round it meanwhile; and what was open before
+/// they came goes on where that is possible.
+#[test]
+#[ignore = "needs root, nft and ip"]
+fn nothing_goes_round_a_program_that_has_ended() {
+    for by in ["redirect", "tproxy"] {
+        let net = Net::new();
+        let programs = net.start(&format!(r#""local_address": "::", "tcp_redir": "{by}""#));
+        let targets = net.targets(FAR, PORT);
+        let address = targets[0].tcp.address();
+        let mut early = net.router.enter(|| TcpStream::connect(address).unwrap());
+        early.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut buf = [0; 8];
+        early.read_exact(&mut buf).unwrap();
+        assert_eq!(&buf, ROUTER[0].as_bytes());
+        net.router.run(&format!("adit redir rules apply -c {} --interface lan", programs.file));
+        let _ = early.write_all(b"on");
+        let rest = early.read_exact(&mut buf[..2]);
+        assert_eq!(rest.is_ok(), by == "redirect", "{rest:?}");
+        drop(programs);
+        for host in [&net.router, &net.client] {
+            for target in &targets {
+                let address = target.tcp.address();
+                let before = target.tcp.connections();
+                // Refused, or never answered; how long one waits for that is no matter.
+                let limit = Duration::from_millis(200);
+                assert!(host.enter(|| TcpStream::connect_timeout(&address, limit).is_err()));
+                seen_by_tcp(&net.far, address);
+                assert_eq!(target.tcp.connections(), before + 1, "{by}");
+                host.enter(|| udp_socket(address).send_to(b"lost", address).unwrap());
+                // What is sent later, from nearby, arrives, and this does not.
+                seen_by_udp(&net.far, &target.udp);
+                let arrivals = target.udp.arrivals();
+                assert!(arrivals.iter().all(|arrival| arrival.payload == b"hello"), "{by}");
+            }
+        }
+    }
+}
+
 /// Rules that give a redirector's own traffic back to it.
 #[test]
 #[ignore = "needs root, nft and ip"]
@@ -359,7 +399,7 @@ fn echo(socket: &UdpSocket, target: SocketAddr, number: usize) {
     let text = number.to_string();
     socket.send_to(text.as_bytes(), target).unwrap();
     let mut buf = [0; 16];
-    let (len, from) = receive(socket, &mut buf);
+    let (len, from) = receive(socket, &mut buf).expect("an answer comes");
     assert_eq!((&buf[..len], from), (text.as_bytes(), target));
 }
 

@@ -18,9 +18,8 @@
 mod range;
 mod script;
 
-use std::fmt::Write;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr};
 use std::ops::RangeInclusive;
 
 use adit_config::{Config, Host, Interception, LocalKind, LocalListener, Role};
@@ -125,6 +124,11 @@ impl Rules {
                 "the mark {mark:#x} is that of redirected packets; write another as fwmark"
             ));
         }
+        if config.online.is_some() {
+            let remark = "the subscription is fetched without a mark, and so through ss-redir; \
+                          leave its provider alone with --bypass if it is to be fetched directly";
+            remarks.push(remark.to_owned());
+        }
         let mut addresses = Vec::new();
         for server in servers {
             match &server.endpoint.host {
@@ -220,16 +224,14 @@ fn check(ways: &[Way], scope: &Scope) -> Result<(), String> {
     }
     // REDIRECT gives a forwarded connection an address of the interface it came by, and one of
     // loopback cannot come from outside.
-    let unreachable =
-        |way: &&Way| way.by == Interception::Redirect && way.ip.is_some_and(|ip| ip.is_loopback());
-    match ways.iter().find(unreachable) {
-        Some(way) if !scope.interfaces.is_empty() => {
-            let ip = way.ip.unwrap_or(Ipv4Addr::LOCALHOST.into());
-            Err(format!(
-                "other hosts' connections do not reach {ip} by REDIRECT; have ss-redir listen on \
-                 0.0.0.0 or ::, or take connections by TPROXY"
-            ))
-        }
+    let unreachable = ways
+        .iter()
+        .find_map(|way| way.ip.filter(|ip| way.by == Interception::Redirect && ip.is_loopback()));
+    match unreachable {
+        Some(ip) if !scope.interfaces.is_empty() => Err(format!(
+            "other hosts' connections do not reach {ip} by REDIRECT; have ss-redir listen on \
+             0.0.0.0 or ::, or take connections by TPROXY"
+        )),
         _ => Ok(()),
     }
 }
@@ -243,9 +245,7 @@ fn remark_on_families(ways: &[Way], remarks: &mut Vec<String>) {
             Family::V4 => ("IPv6", "listens on IPv4 only; let it listen on ::"),
             Family::V6 => ("IPv4", "listens on IPv6 only; let it listen on :: for both"),
         };
-        let mut remark = String::new();
-        let _infallible = write!(remark, "{missing} {what} are left alone: ss-redir {hint}");
-        remarks.push(remark);
+        remarks.push(format!("{missing} {what} are left alone: ss-redir {hint}"));
     }
 }
 

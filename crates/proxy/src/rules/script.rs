@@ -118,6 +118,9 @@ impl Rules {
             return Ok(());
         }
         let rules = |out: &mut String| -> fmt::Result {
+            writeln!(out, "\t\tjump leave_out")?;
+            // Where nothing tracked connections before, open ones look like new ones here.
+            writeln!(out, "\t\ttcp flags & (fin | syn | rst | ack) != syn accept")?;
             for way in self.ways(Interception::Redirect) {
                 let to = match way.ip {
                     None => format!("redirect to :{}", way.port),
@@ -131,14 +134,12 @@ impl Rules {
             writeln!(out, "\n\tchain redirect_own {{")?;
             writeln!(out, "\t\ttype nat hook output priority -100; policy accept;")?;
             self.write_users(out)?;
-            writeln!(out, "\t\tjump leave_out")?;
             rules(out)?;
         }
         if !self.scope.interfaces.is_empty() {
             writeln!(out, "\n\tchain redirect_forwarded {{")?;
             writeln!(out, "\t\ttype nat hook prerouting priority dstnat; policy accept;")?;
             writeln!(out, "\t\tiifname != {} accept", self.interfaces())?;
-            writeln!(out, "\t\tjump leave_out")?;
             rules(out)?;
         }
         Ok(())

@@ -15,11 +15,12 @@ fn config(args: &str) -> Config {
 
 /// Knows one name.
 fn names(name: &str) -> io::Result<Vec<IpAddr>> {
-    match name {
-        "server.example" => Ok(vec!["9.9.9.9".parse().unwrap(), "2620:fe::9".parse().unwrap()]),
-        "lo.example" => Ok(vec!["127.0.0.1".parse().unwrap(), "::1".parse().unwrap()]),
-        _ => Err(io::Error::other("no such name")),
-    }
+    let ips = match name {
+        "server.example" => ["9.9.9.9", "2620:fe::9"],
+        "lo.example" => ["127.0.0.1", "::1"],
+        _ => return Err(io::Error::other("no such name")),
+    };
+    Ok(ips.iter().filter_map(|ip| ip.parse().ok()).collect())
 }
 
 fn rules(args: &str, scope: Scope) -> Result<Rules, String> {
@@ -45,12 +46,14 @@ fn connections_by_redirect_and_datagrams_by_tproxy() {
     let rules = rules("-s 9.9.9.9 -p 1 -b :: -l 1088 -u", forwarded()).unwrap();
     let script = rules.script();
     let redirect = [
+        "jump leave_out",
+        "tcp flags & (fin | syn | rst | ack) != syn accept",
         "meta nfproto ipv4 meta l4proto tcp redirect to :1088",
         "meta nfproto ipv6 meta l4proto tcp redirect to :1088",
     ];
-    assert_eq!(chain(&script, "redirect_own"), [&["jump leave_out"], &redirect[..]].concat());
-    let own = ["iifname != { \"lan\" } accept", "jump leave_out"];
-    assert_eq!(chain(&script, "redirect_forwarded"), [own, redirect].concat());
+    assert_eq!(chain(&script, "redirect_own"), redirect);
+    let others = ["iifname != { \"lan\" } accept"];
+    assert_eq!(chain(&script, "redirect_forwarded"), [&others, &redirect[..]].concat());
     assert_eq!(
         chain(&script, "mark_own"),
         [
@@ -147,7 +150,7 @@ fn what_a_listener_gets() {
             })
             .collect();
         let found = chain(&rules.script(), "redirect_own");
-        assert_eq!(found.get(1..).unwrap_or_default(), expected, "{args}");
+        assert_eq!(found.get(2..).unwrap_or_default(), expected, "{args}");
     }
 }
 
@@ -211,6 +214,16 @@ fn a_name_that_is_unknown_is_no_matter_with_a_mark() {
     let args = "-s nowhere.example -p 1 -b :: -l 1088 --plugin obfs-local";
     let error = rules(args, Scope::default()).unwrap_err();
     assert!(error.contains("its plugin's connections carry no mark"), "{error}");
+}
+
+/// Its servers are not known here; the mark is that of all of them.
+#[test]
+fn a_subscription_needs_no_server() {
+    let args = "-b :: -l 1088 --online-config-url https://provider.example/secret";
+    let rules = rules(args, Scope::default()).unwrap();
+    assert!(rules.remarks[0].contains("fetched without a mark"), "{rules:?}");
+    let script = rules.script();
+    assert!(script.contains("meta mark { 0xad17 } accept") && !script.contains("secret"));
 }
 
 #[test]
