@@ -13,8 +13,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use adit_system_tests::{
-    DatagramTarget, Inside, Namespace, PATIENCE, Process, Scratch, Target, ending, eventually,
-    raise_descriptor_limit,
+    Answer, DatagramTarget, Dns, Inside, Namespace, PATIENCE, Process, Scratch, Target, ending,
+    eventually, raise_descriptor_limit,
 };
 
 const FAR: [&str; 2] = ["9.9.9.9", "2620:fe::9"];
@@ -53,15 +53,19 @@ impl Net {
 
     /// Starts the server, and ss-redir with further lines in its file.
     fn start(&self, more: &str) -> Programs {
+        self.start_with(SERVER[0], SERVER[0], more)
+    }
+
+    /// As [`Net::start`], with the server at another address, and by a name of its own.
+    fn start_with(&self, server: &str, name: &str, more: &str) -> Programs {
         let file = self.scratch.write(
             "redir.json",
             &format!(
-                r#"{{"server": "{}", "server_port": 8388, "password": "x", "method": "aes-256-gcm",
-"local_port": {REDIR_PORT}, "mode": "tcp_and_udp", {more}}}"#,
-                SERVER[0]
+                r#"{{"server": "{name}", "server_port": 8388, "password": "x", "method": "aes-256-gcm",
+"local_port": {REDIR_PORT}, "mode": "tcp_and_udp", {more}}}"#
             ),
         );
-        let server = ["-s", SERVER[0], "-p", "8388", "-k", "x", "-m", "aes-256-gcm", "-u"];
+        let server = ["-s", server, "-p", "8388", "-k", "x", "-m", "aes-256-gcm", "-u"];
         let server = self.far.start("ss-server", server);
         server.wait_for("worker");
         let file = file.to_str().unwrap().to_owned();
@@ -224,16 +228,17 @@ fn a_listener_on_loopback_serves_its_own_host() {
 fn what_is_to_be_left_alone_is() {
     for by in ["redirect", "tproxy"] {
         let net = Net::new();
-        let programs = net.start(&format!(r#""local_address": "::", "tcp_redir": "{by}""#));
+        net.far.addresses("lo", &["9.9.9.10/32", "9.9.9.11/32"]);
+        let more = format!(r#""local_address": "::", "tcp_redir": "{by}""#);
+        let programs = net.start_with("9.9.9.11", "9.9.9.11", &more);
         net.router.run(&format!(
             "adit redir rules apply -c {} --interface lan --bypass 9.9.9.10 --bypass 2620:fe::/112 \
              --tcp-ports 7777,8000-8010 --udp-ports 7777 --skip-uid nobody",
             programs.file
         ));
-        net.far.addresses("lo", &["9.9.9.10/32"]);
         let hosts = [(&net.router, ROUTER), (&net.client, CLIENT)];
-        // Private ranges and the server itself; a named address and a named range.
-        for ips in [SERVER, ["9.9.9.10", FAR[1]]] {
+        // Private ranges; a named address and a named range; the server itself.
+        for ips in [SERVER, ["9.9.9.10", FAR[1]], ["9.9.9.11", FAR[1]]] {
             let targets = net.targets(ips, PORT);
             for (host, own) in &hosts {
                 for (target, own) in targets.iter().zip(own) {
@@ -242,6 +247,13 @@ fn what_is_to_be_left_alone_is() {
                 }
             }
         }
+        // An address of the router's own that is not private.
+        net.router.addresses("lo", &["1.2.3.4/32"]);
+        let own = SocketAddr::new(ip("1.2.3.4"), PORT);
+        let service = net.router.with(|| tells_whom_it_sees(own));
+        assert_eq!(seen_by_tcp(&net.router, own), own.ip(), "{by}");
+        assert_eq!(seen_by_tcp(&net.client, own), ip(CLIENT[0]), "{by}");
+        drop(service);
         // Other ports.
         let [others, _] = net.targets(FAR, 8011);
         for (host, own) in &hosts {
@@ -294,6 +306,39 @@ fn nothing_goes_round_a_program_that_has_ended() {
                 assert!(arrivals.iter().all(|arrival| arrival.payload == b"hello"), "{by}");
             }
         }
+    }
+}
+
+/// Neither the server's address nor that of the name server is left out by these rules, which are
+/// made for another server: what ss-redir sends itself is known by its mark alone.
+#[test]
+#[ignore = "needs root, nft and ip"]
+fn the_mark_alone_keeps_own_traffic_out() {
+    const OTHER: &str = "-s 1.1.1.1 -p 1 -k x -m aes-256-gcm -b :: -l 1088 -u";
+    for (by, option) in [("redirect", ""), ("tproxy", "-T")] {
+        let net = Net::new();
+        let dns = net.far.with(|| {
+            Dns::serve_at(ip(FAR[0]), |question| match question.name.as_str() {
+                "server.test" => Answer::Addresses(vec![ip(FAR[0])]),
+                _ => Answer::NoSuchName,
+            })
+        });
+        net.router.run(&format!("adit redir rules apply {OTHER} {option}"));
+        let programs = net.start_with(
+            FAR[0],
+            "server.test",
+            &format!(
+                r#""local_address": "::", "tcp_redir": "{by}", "nameserver": "{}""#,
+                dns.address()
+            ),
+        );
+        for target in &net.targets(FAR, PORT) {
+            let address = target.tcp.address();
+            assert_eq!(seen_by_tcp(&net.router, address), address.ip(), "{by}");
+            assert_eq!(seen_by_udp(&net.router, &target.udp), address.ip(), "{by}");
+        }
+        assert!(dns.questions().iter().any(|question| question.name == "server.test"));
+        assert_eq!(programs.redir.counter("blocked"), 0);
     }
 }
 
