@@ -5,7 +5,9 @@
 //! the counted connections, quiet. Then the same length of time without any connection shows what
 //! the program does on its own (`background`). The same goes for datagrams of one UDP association,
 //! and for associations that echo one datagram each, both by SOCKS5 and through a local end with one
-//! fixed target (ss-tunnel). Nothing is subtracted: with `--require-zero` ours must not have made a
+//! fixed target (ss-tunnel). With our programs alone the same is done twice more: through a
+//! redirector, in a network of its own (ss-redir; needs root), and with access control lists at
+//! both ends. Nothing is subtracted: with `--require-zero` ours must not have made a
 //! single call while anything came and went.
 //!
 //! A program that is linked statically or brings its own allocator is not seen by the library: the
@@ -17,7 +19,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::comparison::{Comparison, Turn};
-use crate::configuration::Inbound;
+use crate::configuration::{Inbound, Interception};
 use crate::counter::{self, Counts};
 use crate::error::{Context, Error};
 use crate::generator::association::Association;
@@ -26,9 +28,11 @@ use crate::generator::echo::EchoTarget;
 use crate::generator::setups::{self, Limit, Plan};
 use crate::generator::udp_echo::UdpEchoTarget;
 use crate::generator::{Destination, Entry};
+use crate::intercept::{FRONT, Network};
 use crate::pair::{Ends, Purpose};
 use crate::peers::Program;
 use crate::report::{Better, Metric, Sample};
+use crate::scratch::Scratch;
 
 /// The figures that count one kind of thing.
 struct Figures {
@@ -64,6 +68,39 @@ static SESSIONS: Figures =
 static SERVER_IDLE: Metric = Metric::new("server_background", "calls", Better::Neither, 0);
 static LOCAL_IDLE: Metric = Metric::new("local_background", "calls", Better::Neither, 0);
 
+/// Access control lists for both ends, with rules of every kind: by the first everything goes
+/// through the server, by the second the targets are reached by the local end itself.
+const LISTS: [(&str, &str, &str); 2] = [
+    (
+        "proxied.acl",
+        "lists, ",
+        "[proxy_all]
+[bypass_list]
+10.0.0.0/8
+fd00::/8
+||intranet.example
+|printer.example
+^(.+\\.)?cdn[0-9]{1,3}\\.(east|west)\\.example$
+[outbound_block_list]
+192.0.2.0/24
+2001:db8::/32
+||blocked.example
+(^|\\.)ads?[0-9]*\\.[a-z]+\\.example$
+",
+    ),
+    (
+        "direct.acl",
+        "lists, direct, ",
+        "[proxy_all]
+[bypass_list]
+127.0.0.0/8
+::1
+||example.net
+^local(host|net)$
+",
+    ),
+];
+
 /// Payload of a datagram.
 const PAYLOAD_LEN: usize = 512;
 /// No datagram takes that long.
@@ -83,20 +120,8 @@ pub(crate) fn run(comparison: &mut Comparison) -> Result<(), Error> {
         .next()
         .ok_or_else(|| Error::Run("the echo target has no IPv4 address".to_owned()))?;
     let udp_target = UdpEchoTarget::on_localhost()?;
-    let purpose = Purpose { counter: Some(&library), udp: true, inbound: Inbound::Socks5 };
-    comparison.take_turns(purpose, |turn| {
-        if is_countable(turn)? {
-            for (words, destination) in namings(addr) {
-                count_connections(turn, words, destination)?;
-            }
-            for (words, destination) in namings(udp_target.addr()) {
-                count_datagrams(turn, &format!("UDP, {words}"), destination)?;
-            }
-            let destination = Destination::Ip(udp_target.addr());
-            count_sessions(turn, "UDP, new sessions, IP target", destination)?;
-        }
-        Ok(())
-    });
+    let purpose = Purpose { counter: Some(&library), udp: true, ..Purpose::default() };
+    comparison.take_turns(purpose, |turn| count_all(turn, "", (addr, udp_target.addr())));
     for (words, destination) in namings(udp_target.addr()) {
         let inbound = Inbound::Tunnel(destination);
         comparison.take_turns(Purpose { inbound, ..purpose }, |turn| {
@@ -107,8 +132,71 @@ pub(crate) fn run(comparison: &mut Comparison) -> Result<(), Error> {
             Ok(())
         });
     }
+    let scratch = Scratch::new()?;
+    for (name, prefix, list) in LISTS {
+        let acl = Some(scratch.write(name, list)?);
+        let purpose = Purpose { acl: acl.as_deref(), ..purpose };
+        let targets = (addr, udp_target.addr());
+        comparison.take_turns(purpose, |turn| count_all(turn, prefix, targets));
+    }
+    // The main thread moves to another network, where these targets are not.
+    drop((target, udp_target));
+    if let Err(error) = redirected(comparison, purpose) {
+        let words = format!("redirected connections and datagrams: {error}");
+        if comparison.options().require_zero {
+            comparison.report().failure(words);
+        } else {
+            comparison.report().missing(words);
+        }
+    }
     if comparison.options().require_zero {
         require_zero(comparison);
+    }
+    Ok(())
+}
+
+/// Counts connections, datagrams and sessions by SOCKS5, to a TCP and a UDP target.
+fn count_all(
+    turn: &mut Turn<'_>,
+    prefix: &str,
+    (tcp, udp): (SocketAddr, SocketAddr),
+) -> Result<(), Error> {
+    if !is_countable(turn)? {
+        return Ok(());
+    }
+    for (words, destination) in namings(tcp) {
+        count_connections(turn, &format!("{prefix}{words}"), destination)?;
+    }
+    for (words, destination) in namings(udp) {
+        count_datagrams(turn, &format!("{prefix}UDP, {words}"), destination)?;
+    }
+    let destination = Destination::Ip(udp);
+    count_sessions(turn, &format!("{prefix}UDP, new sessions, IP target"), destination)
+}
+
+/// Counts what firewall rules give to a redirector.
+fn redirected(comparison: &mut Comparison, purpose: Purpose<'_>) -> Result<(), Error> {
+    if !comparison.has(Program::Adit) {
+        return Ok(());
+    }
+    let network = Network::enter()?;
+    let targets = (EchoTarget::on_localhost()?, UdpEchoTarget::on_localhost()?);
+    let port = |mut addrs: Vec<SocketAddr>| addrs.pop().map_or(0, |addr| addr.port());
+    let ports = (port(targets.0.addrs().collect()), targets.1.addr().port());
+    for (words, by) in [("REDIRECT", Interception::Redirect), ("TPROXY", Interception::Tproxy)] {
+        let inbound = Inbound::Redirected(by);
+        comparison.take_turns(Purpose { inbound, ..purpose }, |turn| {
+            network.redirect(by, turn.pair.local_port, ports)?;
+            if is_countable(turn)? {
+                let [tcp, udp] =
+                    [ports.0, ports.1].map(|port| Destination::Ip((FRONT, port).into()));
+                count_connections(turn, &format!("by {words}"), tcp)?;
+                count_datagrams(turn, &format!("UDP, redirector by {words}"), udp)?;
+                let sessions = format!("UDP, new sessions, redirector by {words}");
+                count_sessions(turn, &sessions, udp)?;
+            }
+            Ok(())
+        });
     }
     Ok(())
 }

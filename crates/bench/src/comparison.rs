@@ -77,6 +77,11 @@ impl Comparison {
         &self.options
     }
 
+    /// Whether a program takes part.
+    pub(crate) fn has(&self, program: Program) -> bool {
+        self.programs.iter().any(|installed| installed.program == program)
+    }
+
     /// What has been measured.
     pub(crate) const fn report(&mut self) -> &mut Report {
         &mut self.report
@@ -92,6 +97,9 @@ impl Comparison {
         for method in &self.options.methods {
             for round in 0..self.options.rounds {
                 for installed in &self.programs {
+                    if purpose.is_ours() && installed.program != Program::Adit {
+                        continue;
+                    }
                     let name = installed.program.name();
                     if !installed.program.supports(method) {
                         notes.insert(format!("{name} does not speak {method}"));

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::error::Error;
 use crate::generator::Destination;
+use crate::intercept::SERVER_MARK;
 use crate::peers::Program;
 use crate::scratch::random_bytes;
 
@@ -21,13 +22,24 @@ pub(crate) enum Inbound {
     Socks5,
     /// What they send, for this one target.
     Tunnel(Destination),
+    /// What the firewall gives it.
+    Redirected(Interception),
+}
+
+/// How the firewall gives a redirector its connections; datagrams come by TPROXY.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Interception {
+    /// By REDIRECT.
+    Redirect,
+    /// By TPROXY.
+    Tproxy,
 }
 
 impl Inbound {
     /// Host and port of the one target.
     fn forward(self) -> Option<(String, u16)> {
         match self {
-            Self::Socks5 => None,
+            Self::Socks5 | Self::Redirected(_) => None,
             Self::Tunnel(Destination::Ip(addr)) => Some((addr.ip().to_string(), addr.port())),
             Self::Tunnel(Destination::Localhost(port)) => Some(("localhost".to_owned(), port)),
         }
@@ -48,6 +60,8 @@ pub(crate) struct Agreement<'a> {
     pub(crate) udp: bool,
     /// What the local end takes.
     pub(crate) inbound: Inbound,
+    /// The access control list of both ends; ours only.
+    pub(crate) acl: Option<&'a Path>,
 }
 
 impl Agreement<'_> {
@@ -69,14 +83,25 @@ impl Agreement<'_> {
     /// Without `local_address`: to a server that is the address to bind before each connection to a
     /// target, which costs a search for a port that grows with every TIME_WAIT there is.
     fn plain_server(&self) -> Value {
-        json!({
+        let mut server = json!({
             "server": "127.0.0.1",
             "server_port": self.server_port,
             "password": self.password,
             "method": self.method,
             "mode": self.mode(),
             "timeout": TIMEOUT_S,
-        })
+        });
+        if let Inbound::Redirected(_) = self.inbound {
+            server["outbound_fwmark"] = json!(SERVER_MARK);
+        }
+        self.add_list(&mut server);
+        server
+    }
+
+    fn add_list(&self, document: &mut Value) {
+        if let Some(acl) = self.acl {
+            document["acl"] = json!(acl);
+        }
     }
 
     /// The local end's file in the same form; only shadowsocks-rust reads a fixed target from it.
@@ -103,6 +128,7 @@ impl Agreement<'_> {
                 "forward_port": port,
             }]);
         }
+        self.add_list(&mut local);
         local
     }
 
@@ -177,6 +203,9 @@ pub(crate) fn arguments(
         }
         Program::Libev | Program::Rust | Program::SingBox | Program::Direct => {}
     }
+    if let Inbound::Redirected(Interception::Tproxy) = inbound {
+        args.push("-T".into());
+    }
     if let Some((host, port)) = inbound.forward() {
         let target = format!("{host}:{port}");
         match program {
@@ -226,6 +255,7 @@ mod tests {
             local_port: 2,
             udp,
             inbound,
+            acl: None,
         }
     }
 
@@ -261,6 +291,24 @@ mod tests {
         }
         let server = |udp| agreement(udp, Inbound::Socks5).documents(Program::SingBox)[0].clone();
         assert!(server(false).contains("network") && !server(true).contains("network"));
+    }
+
+    #[test]
+    fn tells_a_redirector_and_its_server_how() {
+        let redirected = Inbound::Redirected(Interception::Tproxy);
+        assert_eq!(arguments(Program::Adit, Path::new("f"), None, redirected), ["-c", "f", "-T"]);
+        let redirected = Inbound::Redirected(Interception::Redirect);
+        assert_eq!(arguments(Program::Adit, Path::new("f"), None, redirected), ["-c", "f"]);
+        let mut agreement = agreement(true, redirected);
+        agreement.acl = Some(Path::new("/list"));
+        let [server, local] = agreement.documents(Program::Adit);
+        let read = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+        assert_eq!(read(&server)["outbound_fwmark"], SERVER_MARK);
+        assert!(read(&local)["outbound_fwmark"].is_null());
+        assert_eq!(
+            (&read(&server)["acl"], &read(&local)["acl"]),
+            (&json!("/list"), &json!("/list"))
+        );
     }
 
     #[test]

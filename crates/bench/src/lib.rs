@@ -11,7 +11,7 @@
 //! | `handshakes` | connect, SOCKS5, one echo, close, again | set-ups per second, p50, p99, CPU |
 //! | `idle` | connections that moved 10 bytes each way, then rest | resident KiB per connection |
 //! | `udp` | client → local → server → UDP echo and back | echoes per second, loss, p50, p99, CPU |
-//! | `alloc` | connections, datagrams and UDP sessions, heap calls of both ends counted | calls per each |
+//! | `alloc` | connections, datagrams and UDP sessions, heap calls of both ends counted; also redirected and with access control lists | calls per each |
 //!
 //! Contract: everything listens on loopback, on ports that were free; whatever was started is
 //! killed and reaped before [`run`] returns, and dies with this process if that is killed. Nothing
@@ -28,6 +28,7 @@ mod error;
 mod generator;
 mod handshakes;
 mod idle;
+mod intercept;
 mod options;
 mod pair;
 mod peers;

@@ -42,12 +42,23 @@ pub(crate) struct Purpose<'a> {
     pub(crate) udp: bool,
     /// What the local end takes.
     pub(crate) inbound: Inbound,
+    /// The access control list of both ends.
+    pub(crate) acl: Option<&'a Path>,
+}
+
+impl Purpose<'_> {
+    /// Whether our programs alone are asked to do it.
+    pub(crate) const fn is_ours(&self) -> bool {
+        matches!(self.inbound, Inbound::Redirected(_)) || self.acl.is_some()
+    }
 }
 
 /// A running pair.
 pub(crate) struct Pair {
     /// Where a client connects.
     pub(crate) entry: Entry,
+    /// Port of the local end; 0 for `Direct`.
+    pub(crate) local_port: u16,
     ends: Option<Ends>,
     // After the processes, so that they are gone before their files.
     scratch: Scratch,
@@ -93,11 +104,11 @@ impl Pair {
     ) -> Result<Self, Error> {
         let scratch = Scratch::new()?;
         if installed.program == Program::Direct {
-            return Ok(Self { entry: Entry::Direct, ends: None, scratch });
+            return Ok(Self { entry: Entry::Direct, local_port: 0, ends: None, scratch });
         }
         let [server_port, local_port] = free_ports()?;
         let password = configuration::password(setting.method)?;
-        let Purpose { counter, udp, inbound } = setting.purpose;
+        let Purpose { counter, udp, inbound, acl } = setting.purpose;
         let agreement = Agreement {
             method: setting.method,
             password: &password,
@@ -105,6 +116,7 @@ impl Pair {
             local_port,
             udp,
             inbound,
+            acl,
         };
         let [server, local_document] = agreement.documents(installed.program);
         let start = |role, program: &Path, document: &str, port, inbound| {
@@ -130,19 +142,20 @@ impl Pair {
             start("server", &installed.server, &server, server_port, Inbound::default())?;
         let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, local_port));
         let (local, entry) = match inbound {
-            Inbound::Socks5 => (&installed.local, Entry::Socks5(addr)),
-            Inbound::Tunnel(_) => (&installed.tunnel, Entry::Tunnel(addr)),
+            Inbound::Socks5 => (installed.local.clone(), Entry::Socks5(addr)),
+            Inbound::Tunnel(_) => (installed.tunnel.clone(), Entry::Tunnel(addr)),
+            Inbound::Redirected(_) => (installed.local.with_file_name("ss-redir"), Entry::Direct),
         };
-        let mut local = start("local", local, &local_document, local_port, inbound)?;
+        let mut local = start("local", &local, &local_document, local_port, inbound)?;
         if udp {
             server.wait_until_bound(server_port)?;
         }
         // Where a SOCKS5 server takes datagrams is up to it, and is known when it says so.
-        if udp && matches!(inbound, Inbound::Tunnel(_)) {
+        if udp && matches!(inbound, Inbound::Tunnel(_) | Inbound::Redirected(_)) {
             local.wait_until_bound(local_port)?;
         }
         thread::sleep(SETTLE);
-        Ok(Self { entry, ends: Some(Ends { server, local }), scratch })
+        Ok(Self { entry, local_port, ends: Some(Ends { server, local }), scratch })
     }
 
     /// Both programs; `None` for `Direct`.

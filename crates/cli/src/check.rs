@@ -11,7 +11,7 @@ use crate::Failure::{self, Usage};
 use crate::{Outcome, output, print};
 
 const HELP: &str = "\
-Usage: adit check [--program ss-local|ss-server|ss-tunnel|ss-manager] FILE
+Usage: adit check [--program ss-local|ss-server|ss-tunnel|ss-redir|ss-manager] FILE
 
 Reads a Shadowsocks configuration and says what it would do, or what is wrong with it, each
 with file, line, column and key. The program is guessed from the keys when not given.
@@ -114,6 +114,6 @@ fn plugin(plugin: Option<&Plugin>, mode: Mode) -> String {
 fn program_named(name: OsString) -> Result<Program, Failure> {
     let invoked = adit_config::Invoked::by_name(&name.to_string_lossy());
     invoked.map(|i| i.program).ok_or_else(|| {
-        Usage("--program takes ss-local, ss-server, ss-tunnel or ss-manager".to_owned())
+        Usage("--program takes ss-local, ss-server, ss-tunnel, ss-redir or ss-manager".to_owned())
     })
 }

@@ -1,5 +1,5 @@
-//! The programs. Each binary is a call into this crate: `ss-local`, `ss-server`, `ss-tunnel` and
-//! `ss-manager` read their options in the dialect of the name they are started under, `adit` has subcommands.
+//! The programs. Each binary is a call into this crate: `ss-local`, `ss-server`, `ss-tunnel`,
+//! `ss-redir` and `ss-manager` read their options in the dialect of the name they are started under, `adit` has subcommands.
 
 #![forbid(unsafe_code)]
 
@@ -8,6 +8,7 @@ mod fetch;
 mod key;
 mod output;
 mod qr;
+mod redir;
 mod secrets;
 mod shadowsocks;
 mod up;
@@ -33,9 +34,10 @@ Usage: adit COMMAND [OPTIONS]
   url qr LINK|FILE   draw the QR code of a link
   check FILE         check a configuration file and say what is wrong with it
   fetch              read a subscription's address from standard input, print its answer
+  redir rules ...    print, apply or remove the firewall rules of ss-redir
   bench ...          measure; see adit bench --help
-  ss-local ...       run a program by name (also ss-server, ss-tunnel, ss-manager, sslocal,
-                     ssserver, ssmanager)
+  ss-local ...       run a program by name (also ss-server, ss-tunnel, ss-redir, ss-manager,
+                     sslocal, ssserver, ssmanager)
   man PROGRAM        print the manual page of a program
   help, version
 
@@ -53,6 +55,8 @@ enum Failure {
     Failed(String),
     /// Standard output cannot be written.
     Output(io::Error),
+    /// A wrong configuration of a program, in its own words.
+    Config(UsageError),
 }
 
 impl Failure {
@@ -67,6 +71,10 @@ impl Failure {
             Self::Failed(text) => {
                 output::complain(&format!("{program}: {text}\n"));
                 ExitCode::FAILURE
+            }
+            Self::Config(error) => {
+                output::complain(&error.to_string());
+                ExitCode::from(UsageError::EXIT_CODE)
             }
             Self::Output(e) => {
                 output::complain(&format!("{program}: cannot write to standard output: {e}\n"));
@@ -106,6 +114,7 @@ pub fn run_adit() -> ExitCode {
         "url" => url::run(rest),
         "check" => check::run(rest),
         "fetch" => fetch::run(rest),
+        "redir" => redir::run(rest),
         "bench" => Ok(bench(rest)),
         "man" => man(&rest),
         "help" | "--help" | "-h" => print(HELP),
@@ -134,7 +143,7 @@ fn man(args: &[OsString]) -> Outcome {
     let invoked = name.and_then(|name| adit_config::Invoked::by_name(&name));
     let Some(invoked) = invoked else {
         return Err(Failure::Usage(
-            "write adit man ss-local, ss-server, ss-tunnel or ss-manager".to_owned(),
+            "write adit man ss-local, ss-server, ss-tunnel, ss-redir or ss-manager".to_owned(),
         ));
     };
     print(&adit_config::man(invoked))

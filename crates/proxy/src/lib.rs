@@ -16,6 +16,7 @@ mod plugin;
 mod redir;
 mod reporter;
 mod roles;
+pub mod rules;
 mod subscription;
 mod supervisor;
 

@@ -83,7 +83,9 @@ pub(crate) fn log_mark(config: &Config) {
 /// The mark of a redirector's connections.
 fn mark(config: &Config) -> Option<u32> {
     match &config.role {
-        ConfigRole::Client { servers, .. } => servers.first().and_then(|s| s.outbound.fwmark),
+        ConfigRole::Client { servers, direct, .. } => {
+            servers.first().map_or(direct, |server| &server.outbound).fwmark
+        }
         ConfigRole::Server { .. } => None,
     }
 }

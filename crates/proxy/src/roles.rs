@@ -620,7 +620,10 @@ pub(crate) fn outbound(options: &adit_config::OutboundOptions) -> OutboundOption
 /// How DNS queries leave: as connections to targets do, or to the first server.
 pub(crate) fn resolver_outbound(config: &Config) -> OutboundOptions {
     let options = match &config.role {
-        ConfigRole::Client { servers, .. } => servers.first().map(|s| &s.outbound),
+        // A subscription may not have brought a server yet; a mark is the same everywhere.
+        ConfigRole::Client { servers, direct, .. } => {
+            Some(servers.first().map_or(direct, |server| &server.outbound))
+        }
         ConfigRole::Server { .. } if config.manager.is_some() => {
             config.manager.as_ref().map(|manager| &manager.outbound)
         }

@@ -12,6 +12,7 @@ pub mod helper;
 pub mod net;
 pub mod poll;
 pub mod process;
+pub mod routing;
 pub mod signal;
 
 pub use rustix::io::Errno;

@@ -1,7 +1,7 @@
 //! A name server of the test, on loopback, UDP and TCP on one port.
 
 use std::io::{Read, Write};
-use std::net::{IpAddr, Ipv4Addr, TcpListener, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -38,7 +38,7 @@ type Policy = dyn Fn(&Question) -> Answer + Send + Sync;
 
 /// The server; it ends when dropped.
 pub struct Dns {
-    port: u16,
+    address: SocketAddr,
     stopping: Arc<AtomicBool>,
     questions: Arc<Mutex<Vec<Question>>>,
 }
@@ -49,9 +49,20 @@ impl Dns {
     /// # Panics
     /// When there is no port for it.
     pub fn serve(policy: impl Fn(&Question) -> Answer + Send + Sync + 'static) -> Self {
-        let (datagrams, streams) = bind();
+        Self::serve_at(Ipv4Addr::LOCALHOST.into(), policy)
+    }
+
+    /// As [`Dns::serve`], on an address of this host.
+    ///
+    /// # Panics
+    /// When there is no port for it.
+    pub fn serve_at(
+        ip: IpAddr,
+        policy: impl Fn(&Question) -> Answer + Send + Sync + 'static,
+    ) -> Self {
+        let (datagrams, streams) = bind(ip);
         let this = Self {
-            port: datagrams.local_addr().expect("a socket has an address").port(),
+            address: datagrams.local_addr().expect("a socket has an address"),
             stopping: Arc::new(AtomicBool::new(false)),
             questions: Arc::default(),
         };
@@ -63,7 +74,7 @@ impl Dns {
 
     /// `HOST:PORT`, for `-d`.
     pub fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
+        self.address.to_string()
     }
 
     /// Everything asked so far.
@@ -137,14 +148,14 @@ impl Drop for Dns {
     fn drop(&mut self) {
         self.stopping.store(true, Ordering::Relaxed);
         // Wakes the acceptor.
-        let _ = std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
+        let _ = std::net::TcpStream::connect(self.address);
     }
 }
 
 /// One port for both transports.
-fn bind() -> (UdpSocket, TcpListener) {
+fn bind(ip: IpAddr) -> (UdpSocket, TcpListener) {
     for _ in 0..100 {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("listen");
+        let listener = TcpListener::bind((ip, 0)).expect("listen");
         let address = listener.local_addr().expect("a listener has an address");
         if let Ok(socket) = UdpSocket::bind(address) {
             return (socket, listener);

@@ -1,8 +1,8 @@
 //! Harness of the system tests: our programs as real processes on loopback, used well and badly.
 //!
 //! The tests are in `crates/cli/tests`, by subject, because Cargo builds a package's programs for
-//! the tests of that package alone. They need no root, no network and no other program, and may run
-//! side by side: ports are reserved, files are in a directory per test, processes are killed and
+//! the tests of that package alone. They need no root, no network and no other program (but for those
+//! with networks of their own, which are `#[ignore]`d for it), and may run side by side: ports are reserved, files are in a directory per test, processes are killed and
 //! reaped when their value is dropped.
 //!
 //! * `ADIT_BIN_DIR` names a directory of programs to test instead of those that were just built.
@@ -16,6 +16,7 @@ mod asker;
 mod datagrams;
 mod dns;
 mod flights;
+mod network;
 mod pair;
 mod plugin;
 mod ports;
@@ -33,6 +34,7 @@ pub use asker::Asker;
 pub use datagrams::{Arrival, Association, DatagramTarget, header};
 pub use dns::{Answer, Dns, Question};
 pub use flights::{Forger, Keys, request};
+pub use network::{Inside, Namespace};
 pub use pair::{Pair, config, password};
 pub use plugin::{Started, TestPlugin, is_running, serve_as_plugin, wait_gone};
 pub use ports::reserve;
