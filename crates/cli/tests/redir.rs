@@ -386,6 +386,58 @@ fn what_goes_in_circles_ends_at_once() {
     }
 }
 
+/// A server is marked when sessions have gone without an answer for three seconds; those of a redirector
+/// get theirs.
+#[test]
+#[ignore = "needs root, nft and ip"]
+fn redirected_answers_speak_for_the_server() {
+    let net = Net::new();
+    let programs = net.start(r#""local_address": "::""#);
+    net.router.run(&format!("adit redir rules apply -c {}", programs.file));
+    let [target, _] = net.targets(FAR, PORT);
+    for _ in 0..8 {
+        assert_eq!(seen_by_udp(&net.router, &target.udp), ip(FAR[0]));
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    let text = programs.redir.text();
+    assert!(!text.contains("does not answer datagrams"), "{text}");
+}
+
+/// The interface that a session's socket is bound to goes away, and another comes by its name.
+#[test]
+#[ignore = "needs root, nft and ip"]
+fn sessions_go_on_when_an_interface_comes_again() {
+    let net = Net::new();
+    let link = || {
+        net.router.link("vpn", &["10.8.0.1/24"], &net.far, &["10.8.0.2/24"]);
+        net.router.run("ip route add 9.9.9.9 via 10.8.0.2 dev vpn");
+        net.far.run("ip route replace 10.9.0.1 via 10.8.0.1");
+    };
+    link();
+    let more = r#""local_address": "::", "outbound_bind_interface": "vpn""#;
+    let programs = net.start_with("9.9.9.9", "9.9.9.9", more);
+    net.router.run(&format!("adit redir rules apply -c {}", programs.file));
+    net.far.addresses("lo", &["9.9.9.10/32"]);
+    let target = net.far.with(|| DatagramTarget::echo_on(SocketAddr::new(ip("9.9.9.10"), PORT)));
+    net.router.enter(|| {
+        let socket = udp_socket(target.address());
+        echo(&socket, target.address(), 0);
+        net.router.run("ip link delete vpn");
+        // Nothing comes through, and the socket learns why.
+        socket.send_to(b"lost", target.address()).unwrap();
+        programs.redir.wait_for_counter("datagrams_dropped", 1);
+        link();
+        socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+        let mut buf = [0; 16];
+        eventually("an answer comes again", || {
+            socket.send_to(b"again", target.address()).unwrap();
+            let (len, from) = receive(&socket, &mut buf).ok()?;
+            assert_eq!((&buf[..len], from), (&b"again"[..], target.address()));
+            Some(())
+        });
+    });
+}
+
 #[test]
 #[ignore = "needs root, nft and ip"]
 fn thousands_of_flows_at_once() {
