@@ -190,6 +190,7 @@ impl Listeners {
         let others = self.open.iter().filter(|open| !scope.includes(open)).count();
         check_count(others + places.len())?;
         let in_scope = || self.open.iter().filter(|open| scope.includes(open));
+        let wanted_places: Vec<_> = places.iter().map(|(place, _)| place.clone()).collect();
         for (place, wanted) in places {
             if seen.iter().any(|other| other.is_where(&place)) {
                 let error = io::Error::new(io::ErrorKind::AddrInUse, "named twice");
@@ -200,7 +201,7 @@ impl Listeners {
             if let Some(open) = known.filter(|_| standing == Standing::Kept) {
                 change.kept.push((open.id, Arc::clone(&wanted.role)));
             } else {
-                match self.open_all(&place, options, workers, &seen) {
+                match self.open_all(&place, options, workers, &wanted_places) {
                     Ok(fds) => change.added.push(Added {
                         place: place.clone(),
                         serves: wanted.serves,
@@ -303,7 +304,7 @@ impl Listeners {
         place: &Place,
         options: &ListenOptions,
         workers: usize,
-        earlier: &[Place],
+        all: &[Place],
     ) -> Result<Vec<OwnedFd>, ListenError> {
         let takes = place.takes();
         let error = |error| ListenError { what: place.to_string(), takes, error };
@@ -316,8 +317,8 @@ impl Listeners {
                 return copies.collect();
             }
         };
-        // `::` takes IPv4 as well, unless another listener is there for it.
-        let has_v4_twin = earlier.iter().any(|other| match other {
+        // `::` takes IPv4 as well, unless another listener is wanted for it, before it or after.
+        let has_v4_twin = all.iter().any(|other| match other {
             Place::Internet(a, t, _) => {
                 a.is_ipv4() && is_wildcard(a.ip()) && a.port() == addr.port() && *t == transport
             }

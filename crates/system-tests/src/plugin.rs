@@ -176,13 +176,10 @@ pub fn serve_as_plugin() {
         std::process::exit(code.parse().expect("a status"));
     }
     if let Some(file) = options.get("robbed").filter(|file| !Path::new(file).exists()) {
-        be_robbed(Path::new(file), &local);
-        say(b"bind: Address already in use\n");
-        std::process::exit(1);
+        be_robbed(Path::new(file), &local, b"bind: Address already in use\n", 1);
     }
     if let Some(file) = options.get("background") {
-        be_robbed(Path::new(file), &local);
-        std::process::exit(0);
+        be_robbed(Path::new(file), &local, b"gone to the background\n", 0);
     }
     if options.contains_key("flood") {
         (0..5000).for_each(|number| say(format!("line {number}\n").as_bytes()));
@@ -230,8 +227,8 @@ fn write_diary(diary: &Path, child: Option<u32>, remote: &str, local: &str) {
     file.and_then(|mut file| file.write_all(line.as_bytes())).expect("write the diary");
 }
 
-/// Lets a stranger of no group of ours take the port.
-fn be_robbed(file: &Path, local: &str) {
+/// Lets a stranger of no group of ours take the port, and ends.
+fn be_robbed(file: &Path, local: &str, words: &[u8], code: i32) -> ! {
     let mut stranger = Command::new(std::env::current_exe().expect("a test is a program"));
     stranger.args(std::env::args_os().skip(1)).env(STRANGER, local).process_group(0);
     stranger.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -246,6 +243,8 @@ fn be_robbed(file: &Path, local: &str) {
         said.push_str(&String::from_utf8_lossy(&bytes[..len]));
     }
     std::fs::write(file, stranger.id().to_string()).expect("write a file");
+    say(words);
+    std::process::exit(code);
 }
 
 fn stranger(address: &OsStr) -> ! {
