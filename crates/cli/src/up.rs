@@ -1,16 +1,17 @@
 //! `adit up`: a server and a local proxy on this machine, with a key that is kept.
 
 use std::ffi::OsString;
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use adit_config::{Config, Host, Invocation, UsageError, links_of_file};
 use adit_shadowsocks::Method;
 use adit_sys::net::{OutboundOptions, connect_datagram, local_addr};
+use adit_sys::private;
 
 use crate::Failure::{self, Usage};
 use crate::{Outcome, key, output, print, qr};
@@ -123,22 +124,12 @@ fn fresh_config(options: &Options) -> Result<String, String> {
     ))
 }
 
-/// Writes a file that only its owner can read, complete or not at all.
+/// Writes a file that only its owner can read, in directories that are made if they are not there.
 fn write_private(path: &Path, text: &str) -> io::Result<()> {
     if let Some(dir) = path.parent().filter(|d| !d.as_os_str().is_empty()) {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     }
-    let fresh = path.with_extension(format!("new-{}", std::process::id()));
-    let write = || {
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&fresh, path)
-    };
-    write().inspect_err(|_| {
-        // What is left of a failed attempt holds a key that nothing uses.
-        let _ = fs::remove_file(&fresh);
-    })
+    private::replace(path, text.as_bytes())
 }
 
 /// What both ends are told.

@@ -803,3 +803,26 @@ fn a_manager_is_no_target_of_its_clients() {
     }
     assert!(asker.ask("ping").contains(&port.to_string()));
 }
+
+#[test]
+fn the_list_of_the_manager_is_that_of_every_port() {
+    let scratch = Scratch::new();
+    let echo = Target::echo();
+    let list = scratch.write("list.acl", "[outbound_block_list]\n127.0.0.2\n");
+    let manager = Manager::start(&["--acl", list.to_str().unwrap()]);
+    let port = reserve();
+    assert_eq!(manager.asker().ask(&add(port, "x")), "ok");
+    let client = Client::of(port, "x");
+    client.is_served(&echo);
+    let refused = socks5(client.port, "127.0.0.2", echo.port());
+    (&refused).write_all(b"hello").unwrap();
+    assert_eq!(ending(&refused).1, Ending::Reset);
+    // And of those that were there: a reload reads it again.
+    scratch.write("list.acl", "[outbound_block_list]\n127.0.0.1\n");
+    manager.process.signal(Signal::HUP);
+    manager.process.wait_for("configuration reloaded");
+    let refused = client.open(&echo);
+    (&refused).write_all(b"hello").unwrap();
+    assert_eq!(ending(&refused).1, Ending::Reset);
+    assert_eq!(echo.connections(), 1);
+}

@@ -714,3 +714,42 @@ fn server_and_client_settings_of_one_server_among_several() {
         Association::at(port).round_trip(datagram.address(), b"hello");
     }
 }
+
+/// As shadowsocks-libev's files have it for both families.
+#[test]
+fn both_wildcards_share_a_port() {
+    let (stream, datagram) = (Target::echo(), DatagramTarget::echo());
+    for hosts in [r#""[::0]", "0.0.0.0""#, r#""0.0.0.0", "::""#] {
+        let port = reserve();
+        let key = password(SIP022);
+        let scratch = Scratch::new();
+        let write = |hosts: &str| {
+            let text = format!(
+                r#"{{"server": [{hosts}], "server_port": {port}, "method": "{SIP022}",
+                    "password": "{key}", "mode": "tcp_and_udp"}}"#
+            );
+            scratch.write("both.json", &text)
+        };
+        let file = write(hosts);
+        let server = Process::start("ss-server", ["-c", file.to_str().unwrap()]);
+        server.wait_for("worker");
+        let is_served = || {
+            for by in ["127.0.0.1", "::1"] {
+                let (local_port, server_port) = (reserve(), port.to_string());
+                let own = local_port.to_string();
+                let _local = start("ss-local", &["-s", by, "-p", &server_port, "-l", &own, "-u"]);
+                served(&socks5(local_port, "127.0.0.1", stream.port()));
+                Association::at(local_port).round_trip(datagram.address(), b"hello");
+            }
+        };
+        is_served();
+        // Alone, `::` takes both, and leaves IPv4 to the other one when that is back.
+        let lists = [r#""::""#, r#""::", "0.0.0.0""#, r#""::""#];
+        for (number, hosts) in (1..).zip(lists) {
+            write(hosts);
+            server.signal(Signal::HUP);
+            server.wait_for_more("configuration reloaded", number);
+            is_served();
+        }
+    }
+}

@@ -2,8 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+use std::fs::Permissions;
 use std::io::Write;
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 
 use adit_system_tests::{
     Association, DatagramTarget, Process, Scratch, Target, TestPlugin, is_running, password,
@@ -250,6 +252,42 @@ fn a_plugin_that_cannot_start_is_told_with_its_words() {
     let exit = local(&scratch, reserve(), reserve(), missing).wait();
     assert_eq!(exit.code, Some(1), "{}", exit.text);
     assert!(exit.text.contains("there is no such program in PATH"), "{}", exit.text);
+    let interpreter = scratch.write("interpreter", "#!/no/such/interpreter\n");
+    std::fs::set_permissions(&interpreter, Permissions::from_mode(0o755)).unwrap();
+    for (path, words) in [
+        (scratch.write("data", "#!/bin/sh\n"), "chmod +x"),
+        (interpreter, "the interpreter that it names"),
+        (scratch.file("nowhere"), "a program that is there"),
+    ] {
+        let keys = format!(r#", "plugin": "{}""#, path.display());
+        let exit = local(&scratch, reserve(), reserve(), &keys).wait();
+        assert_eq!(exit.code, Some(1), "{}", exit.text);
+        assert!(exit.text.contains(words), "{words}: {}", exit.text);
+    }
+}
+
+#[test]
+fn a_plugin_that_goes_to_the_background_is_told_to_stay() {
+    let scratch = Scratch::new();
+    let plugin = plugin(&scratch);
+    let file = scratch.file("background");
+    let keys = with(&plugin, &format!("background={}", file.display()));
+    let exit = local(&scratch, reserve(), reserve(), &keys).wait();
+    kill(std::fs::read_to_string(file).unwrap().parse().unwrap());
+    assert_eq!(exit.code, Some(1), "{}", exit.text);
+    assert!(exit.text.contains("a plugin stays in the foreground"), "{}", exit.text);
+    assert_eq!(plugin.starts().len(), 1, "no further port is tried, which leaves one more behind");
+}
+
+#[test]
+fn a_plugin_that_says_too_much_does_not_fill_the_log() {
+    let scratch = Scratch::new();
+    let plugin = plugin(&scratch);
+    let local = local(&scratch, reserve(), reserve(), &with(&plugin, "flood"));
+    local.wait_for("ss-local 0");
+    // One a second more, on a slow machine.
+    let lines = local.text().matches("test-plugin: line ").count();
+    assert!((100..1000).contains(&lines), "{lines} of 5000 lines");
 }
 
 #[test]

@@ -379,4 +379,6 @@ fn field<'a>(member: &'a Member, parent: &'a str) -> Field<'a> {
 }
 
 #[cfg(test)]
+mod promises;
+#[cfg(test)]
 mod tests;

@@ -11,6 +11,7 @@ mod escape;
 mod list;
 
 use std::fmt;
+use std::net::IpAddr;
 
 use data_encoding::{BASE64_NOPAD, BASE64URL_NOPAD};
 
@@ -74,6 +75,8 @@ pub enum LinkError {
     Method,
     /// The server is not `host:port`.
     Server,
+    /// An IPv6 address has no brackets, so that its end may be a port.
+    Bare,
     /// The plugin has no name.
     Plugin,
 }
@@ -102,6 +105,7 @@ impl fmt::Display for LinkError {
                 "invalid server endpoint in the link; write host:port after the '@', and in the \
                  password %23 for #, %2F for / and %3F for ?"
             }
+            Self::Bare => "an IPv6 address in a link stands in brackets: write [2001:db8::1]:8388",
             Self::Plugin => "the plugin in the link has no name",
         })
     }
@@ -221,6 +225,10 @@ impl Link {
             return Err(LinkError::Method);
         }
         let (host, port) = endpoint::split(server).map_err(|_| LinkError::Server)?;
+        // Without brackets the last group may be the port or none.
+        if matches!(host, Host::Ip(IpAddr::V6(_))) && !server.starts_with('[') {
+            return Err(LinkError::Bare);
+        }
         // No name ends in a number; with a plain '#' in the password, the rest of it ends up here.
         if port.is_none() && matches!(&host, Host::Name(name) if ends_in_number(name)) {
             return Err(LinkError::Server);

@@ -33,6 +33,9 @@ pub(crate) const NO_DNS_SERVER: &str = "the local DNS server is not in this vers
 pub(crate) const NO_TUN: &str = "TUN interfaces are not in this version; remove it";
 /// What to say about proxies towards targets.
 pub(crate) const NO_PROXY: &str = "proxies towards the targets are not in this version; remove it";
+/// What to say about targets in a client.
+pub(crate) const NO_TARGETS: &str =
+    "has no effect on a client: it is the server that refuses targets; write it there";
 /// What to say about nftables sets.
 pub(crate) const NO_NFTABLES: &str = "nftables sets are not in this version; remove it";
 /// What to say about a largest packet.

@@ -195,6 +195,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn every_counter_is_on_the_page() {
+        let page = include_str!("../../../docs/shadowsocks.md");
+        let workers: [&FlowCounters; 0] = [];
+        FlowCounters::sum(workers, |name, _| {
+            assert!(page.contains(&format!("`{name}`")), "{name}");
+        });
+    }
+
+    #[test]
     fn workers_are_summed_by_name() {
         let workers = [FlowCounters::default(), FlowCounters::default()];
         for worker in &workers {

@@ -61,6 +61,8 @@ impl fmt::Display for Place {
 struct Open {
     id: ListenerId,
     place: Place,
+    /// Whether IPv4 is left to another listener.
+    v6_only: bool,
     /// Which file the place is, if it is one.
     file: Option<FileId>,
     /// The port that it serves.
@@ -138,6 +140,7 @@ pub(crate) enum Standing {
 /// A listener that is opened but not in force.
 struct Added {
     place: Place,
+    v6_only: bool,
     serves: Option<u16>,
     /// One socket a worker.
     fds: Vec<OwnedFd>,
@@ -190,19 +193,23 @@ impl Listeners {
         let others = self.open.iter().filter(|open| !scope.includes(open)).count();
         check_count(others + places.len())?;
         let in_scope = || self.open.iter().filter(|open| scope.includes(open));
+        let wanted_places: Vec<_> = places.iter().map(|(place, _)| place.clone()).collect();
         for (place, wanted) in places {
             if seen.iter().any(|other| other.is_where(&place)) {
                 let error = io::Error::new(io::ErrorKind::AddrInUse, "named twice");
                 return Err(ListenError::of(place.to_string(), error));
             }
             seen.push(place.clone());
-            let known = in_scope().find(|open| open.place == place);
+            let v6_only = is_v6_only(&place, &wanted_places, options);
+            let same = |open: &&Open| open.place == place && open.v6_only == v6_only;
+            let known = in_scope().find(same);
             if let Some(open) = known.filter(|_| standing == Standing::Kept) {
                 change.kept.push((open.id, Arc::clone(&wanted.role)));
             } else {
-                match self.open_all(&place, options, workers, &seen) {
+                match self.open_all(&place, options, workers, v6_only) {
                     Ok(fds) => change.added.push(Added {
                         place: place.clone(),
+                        v6_only,
                         serves: wanted.serves,
                         fds,
                         role: Arc::clone(&wanted.role),
@@ -257,7 +264,7 @@ impl Listeners {
         for (id, role) in change.kept {
             workers.iter().for_each(|w| w.send(Command::Assign(id, Arc::clone(&role))));
         }
-        for Added { place, serves, fds, role } in change.added {
+        for Added { place, v6_only, serves, fds, role } in change.added {
             let id = ListenerId(self.next_id);
             self.next_id += 1;
             let transport = place.transport();
@@ -265,7 +272,7 @@ impl Listeners {
                 own.add(*transport, *addr);
             }
             let file = file_id(&place);
-            self.open.push(Open { id, place, file, serves });
+            self.open.push(Open { id, place, v6_only, file, serves });
             for (worker, fd) in workers.iter().zip(fds) {
                 let role = Arc::clone(&role);
                 worker.send(match transport {
@@ -303,7 +310,7 @@ impl Listeners {
         place: &Place,
         options: &ListenOptions,
         workers: usize,
-        earlier: &[Place],
+        v6_only: bool,
     ) -> Result<Vec<OwnedFd>, ListenError> {
         let takes = place.takes();
         let error = |error| ListenError { what: place.to_string(), takes, error };
@@ -316,14 +323,6 @@ impl Listeners {
                 return copies.collect();
             }
         };
-        // `::` takes IPv4 as well, unless another listener is there for it.
-        let has_v4_twin = earlier.iter().any(|other| match other {
-            Place::Internet(a, t, _) => {
-                a.is_ipv4() && is_wildcard(a.ip()) && a.port() == addr.port() && *t == transport
-            }
-            Place::Unix(_) => false,
-        });
-        let v6_only = options.v6_only || !is_wildcard(addr.ip()) || has_v4_twin;
         let listen = |sharing| match (transport, takes) {
             (Transport::Stream, _) => {
                 net::listen_as(takes, addr, sharing, v6_only, &options.stream)
@@ -456,6 +455,19 @@ pub(crate) fn addresses(endpoint: &Endpoint) -> Result<Vec<SocketAddr>, ListenEr
             Ok(addrs)
         }
     }
+}
+
+/// Whether a listener leaves IPv4 alone: `::` takes that as well, unless another listener is wanted
+/// for it, before it or after.
+fn is_v6_only(place: &Place, all: &[Place], options: &ListenOptions) -> bool {
+    let Place::Internet(addr, transport, _) = place else { return false };
+    let has_v4_twin = all.iter().any(|other| match other {
+        Place::Internet(a, t, _) => {
+            a.is_ipv4() && is_wildcard(a.ip()) && a.port() == addr.port() && t == transport
+        }
+        Place::Unix(_) => false,
+    });
+    options.v6_only || !is_wildcard(addr.ip()) || has_v4_twin
 }
 
 const fn is_v6(place: &Place) -> bool {

@@ -7,9 +7,8 @@
 
 mod fetch;
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,6 +17,7 @@ use adit_config::{About, Config, Online, RemoteServer, Role, Subscribed};
 use adit_crypto::Rng;
 use adit_observe::log;
 use adit_sys::poll::{Interest, Poll};
+use adit_sys::private;
 use zeroize::Zeroizing;
 
 use fetch::Fetch;
@@ -278,7 +278,7 @@ impl Subscription {
             return;
         }
         if let Some(path) = &self.online.cache_file
-            && let Err(e) = write_cache(path, &answer)
+            && let Err(e) = private::replace(path, &answer)
         {
             log::warn!("{}: {e}; the answer is not kept", path.display());
         }
@@ -379,23 +379,6 @@ fn read_cache(path: &Path) -> io::Result<Option<Zeroizing<Vec<u8>>>> {
         return Err(io::Error::other("is longer than 1 MiB"));
     }
     Ok(Some(answer))
-}
-
-/// Writes a file that only its owner can read, complete or not at all.
-fn write_cache(path: &Path, answer: &[u8]) -> io::Result<()> {
-    let mut fresh = path.as_os_str().to_owned();
-    fresh.push(format!(".new-{}", std::process::id()));
-    let write = || {
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
-        file.write_all(answer)?;
-        file.sync_all()?;
-        fs::rename(&fresh, path)
-    };
-    // Left behind by a process that was killed and had the same id.
-    let _ = fs::remove_file(&fresh);
-    write().inspect_err(|_| {
-        let _ = fs::remove_file(&fresh);
-    })
 }
 
 #[cfg(test)]

@@ -148,6 +148,11 @@ impl SignalQueue {
         put_off.extend(std::iter::from_fn(|| self.signals.next()));
         put_off.contains(&Signal::Stop)
     }
+
+    /// Whether signals wait to be taken that the descriptor does not tell of any more.
+    fn has_put_off(&self) -> bool {
+        !self.put_off.borrow().is_empty()
+    }
 }
 
 impl Supervisor {
@@ -399,6 +404,10 @@ impl Supervisor {
 
     /// How long to wait for something to happen.
     fn patience(&self) -> Duration {
+        // Read while a plugin was starting for a request, or an answer of a provider.
+        if self.signals.has_put_off() {
+            return Duration::ZERO;
+        }
         let now = Instant::now();
         let retry = self.manager.as_ref().filter(|(_, desk)| !desk.waits());
         let retry = retry.and_then(|(ports, _)| ports.retry_at());

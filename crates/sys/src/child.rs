@@ -154,6 +154,13 @@ impl Child {
         self.reaped || !matches!(waitid(WaitId::Pid(self.group), options), Ok(None))
     }
 
+    /// Whether it has ended with status 0. As [`Child::has_ended`], it is not reaped yet.
+    pub fn has_succeeded(&self) -> bool {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let found = if self.reaped { Ok(None) } else { waitid(WaitId::Pid(self.group), options) };
+        matches!(found, Ok(Some(status)) if status.exit_status() == Some(0))
+    }
+
     /// Ends every process of its group.
     pub fn end_group(&self, end: End) {
         if self.reaped {
@@ -250,6 +257,7 @@ mod tests {
         assert_eq!(open, ["0", "1", "2"]);
         assert_eq!(lines.next(), Some("SigBlk:\t0000000000000000"));
         wait_end(&child);
+        assert!(child.has_succeeded());
         assert!(child.reap().is_ok_and(|status| status.success()));
     }
 
@@ -279,6 +287,7 @@ mod tests {
         let (reaped, other) = {
             let (mut child, pipe) = start_shell("exit 3", &[], &keeper);
             wait_end(&child);
+            assert!(!child.has_succeeded());
             (child.reap().ok().and_then(|status| status.code()), pipe)
         };
         assert_eq!((reaped, &*said(other)), (Some(3), ""));

@@ -11,6 +11,7 @@ mod ffi;
 pub mod helper;
 pub mod net;
 pub mod poll;
+pub mod private;
 pub mod process;
 pub mod routing;
 pub mod signal;

@@ -13,6 +13,8 @@
 //! | `exit=CODE` | says something and ends at once |
 //! | `child` | starts a process that outlives it |
 //! | `robbed=FILE` | until FILE exists: makes it, lets a stranger take the port, and ends |
+//! | `background=FILE` | leaves the port to a process elsewhere, as daemons do, and ends well |
+//! | `flood` | says 5,000 lines before it listens |
 //! | `babble` | says a very long line, and control characters |
 
 use std::collections::HashMap;
@@ -174,7 +176,13 @@ pub fn serve_as_plugin() {
         std::process::exit(code.parse().expect("a status"));
     }
     if let Some(file) = options.get("robbed").filter(|file| !Path::new(file).exists()) {
-        be_robbed(Path::new(file), &local);
+        be_robbed(Path::new(file), &local, b"bind: Address already in use\n", 1);
+    }
+    if let Some(file) = options.get("background") {
+        be_robbed(Path::new(file), &local, b"gone to the background\n", 0);
+    }
+    if options.contains_key("flood") {
+        (0..5000).for_each(|number| say(format!("line {number}\n").as_bytes()));
     }
     if options.contains_key("babble") {
         say(&[&b"very long "[..], &[b'x'; 5000], b"\nred \x1b[31m text\n"].concat());
@@ -219,8 +227,8 @@ fn write_diary(diary: &Path, child: Option<u32>, remote: &str, local: &str) {
     file.and_then(|mut file| file.write_all(line.as_bytes())).expect("write the diary");
 }
 
-/// Lets a stranger of no group of ours take the port, and ends as one that could not have it.
-fn be_robbed(file: &Path, local: &str) -> ! {
+/// Lets a stranger of no group of ours take the port, and ends.
+fn be_robbed(file: &Path, local: &str, words: &[u8], code: i32) -> ! {
     let mut stranger = Command::new(std::env::current_exe().expect("a test is a program"));
     stranger.args(std::env::args_os().skip(1)).env(STRANGER, local).process_group(0);
     stranger.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -235,8 +243,8 @@ fn be_robbed(file: &Path, local: &str) -> ! {
         said.push_str(&String::from_utf8_lossy(&bytes[..len]));
     }
     std::fs::write(file, stranger.id().to_string()).expect("write a file");
-    say(b"bind: Address already in use\n");
-    std::process::exit(1);
+    say(words);
+    std::process::exit(code);
 }
 
 fn stranger(address: &OsStr) -> ! {

@@ -23,7 +23,7 @@ pub(super) static TOP: &[Key] = &[
     Key::set("udp_timeout", set::UDP_TIMEOUT),
     Key::set("udp_max_associations", set::UDP_SESSIONS),
     Key::new("udp_mtu|mtu", Action::Warn(set::NO_MTU)),
-    Key::set("block_private", set::BLOCK_PRIVATE),
+    Key::set("block_private", set::BLOCK_PRIVATE).only(For::Server),
     Key::set("max_connections_per_client", set::CONNECTIONS_PER_CLIENT),
     Key::set("max_sessions_per_client", set::SESSIONS_PER_CLIENT),
     Key::set("printable_salt", set::PRINTABLE_SALT).only(For::Local),

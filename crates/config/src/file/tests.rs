@@ -40,9 +40,25 @@ fn errors(program: &str, text: &str) -> String {
 }
 
 #[test]
+fn targets_are_refused_by_servers_alone() {
+    for (text, expected) in [("true", true), ("false", false)] {
+        let config = read("ss-server", &server(&format!(r#""block_private": {text}"#)));
+        assert_eq!(config.protection.block_private, expected);
+        assert_eq!(config.warnings, [""; 0]);
+    }
+    let text = errors("ss-server", &server(r#""block_private": 1"#));
+    assert!(text.contains("expected true or false"), "{text}");
+    for program in ["ss-local", "ss-redir"] {
+        let warnings = read(program, &client(r#""block_private": true"#)).warnings;
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        assert!(warnings[0].contains(r#"key "block_private": has no effect on a client"#));
+    }
+}
+
+#[test]
 fn reads_the_settings_of_a_process() {
     type Check = fn(&Config) -> bool;
-    let checks: [(&str, Check); 41] = [
+    let checks: [(&str, Check); 39] = [
         (r#""timeout": 5"#, |c| c.timeout == Duration::from_secs(5)),
         (r#""timeout": "5""#, |c| c.timeout == Duration::from_secs(5)),
         (r#""timeout": null"#, |c| c.timeout == Duration::from_secs(60)),
@@ -86,8 +102,6 @@ fn reads_the_settings_of_a_process() {
         (r#""timeout": 600"#, |c| c.udp.timeout == Duration::from_secs(600)),
         (r#""udp_max_associations": 5"#, |c| c.udp.sessions_max == 5),
         (r#""version": 1"#, |c| c.udp.sessions_max == UDP_SESSIONS_DEFAULT),
-        (r#""block_private": true"#, |c| c.protection.block_private),
-        (r#""block_private": false"#, |c| c.protection == Protection::default()),
         (r#""max_connections_per_client": 5"#, |c| {
             c.protection.connections_per_client.map(u32::from) == Some(5)
         }),
@@ -235,7 +249,6 @@ fn wrong_values_are_named_with_their_place() {
         (r#""udp_max_associations": 0"#, "from 1 to 1048576"),
         (r#""udp_max_associations": 1048577"#, "from 1 to 1048576"),
         (r#""max_sessions_per_client": -1"#, "integer from 0"),
-        (r#""block_private": 1"#, "expected true or false"),
         (r#""outbound_udp_allow_fragmentation": false"#, "the kernel fragments them; write true"),
         (r#""local_address": "unix:x""#, "the whole path"),
         (r#""local_address": "./x.sock""#, "the whole path"),

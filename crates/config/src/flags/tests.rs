@@ -190,10 +190,10 @@ fn switches_of_both_dialects() {
             r.udp_timeout == Some(Duration::from_secs(7))
         }),
         ("ss-tunnel|ssserver", "--udp-max-associations 7", |r| r.udp_sessions_max == Some(7)),
-        ("ss-local|ss-server|sslocal", "--allow-private --block-private", |r| {
+        ("ss-manager|ss-server|ssserver", "--allow-private --block-private", |r| {
             r.block_private == Some(true)
         }),
-        ("ss-local|ss-server|sslocal", "--block-private --allow-private", |r| {
+        ("ss-manager|ss-server|ssserver", "--block-private --allow-private", |r| {
             r.block_private == Some(false)
         }),
         ("ss-server|ssserver", "--max-connections-per-client 7", |r| {

@@ -175,6 +175,10 @@ fn rejects_what_is_no_link_without_quoting_it() {
         ("ss://aes:hunter2@h:99999", LinkError::Server),
         ("ss://aes:hunter2@:1", LinkError::Server),
         ("ss://aes:hunter2@[::1:1", LinkError::Server),
+        ("ss://aes:hunter2@2001:db8::1:8388", LinkError::Bare),
+        ("ss://aes:hunter2@::1", LinkError::Bare),
+        // The old form of the same: aes:hunter2@::1:1
+        ("ss://YWVzOmh1bnRlcjJAOjoxOjE", LinkError::Bare),
         ("ss://:hunter2@h:1", LinkError::Method),
         ("ss://a b:hunter2@h:1", LinkError::Method),
         ("ss://aes:hunter2@h:1?plugin=%3Bx", LinkError::Plugin),

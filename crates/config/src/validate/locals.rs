@@ -176,6 +176,12 @@ impl Check<'_> {
     /// The target in one piece or in two.
     fn target(&mut self, local: &RawLocal) -> Option<At<Endpoint>> {
         if let Some(target) = &local.target {
+            let address = local.forward_address.as_ref().map(|at| at.origin);
+            for origin in address.into_iter().chain(local.forward_port.as_ref().map(|at| at.origin))
+            {
+                let text = "has no effect beside \"tunnel_address\"; remove one of them";
+                self.findings.warn_once(origin, text);
+            }
             return Some(target.clone());
         }
         match (&local.forward_address, &local.forward_port) {

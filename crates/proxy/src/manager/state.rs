@@ -1,12 +1,13 @@
 //! The file that keeps ports: whole or not at all, and for its owner alone.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::DirBuilder;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use adit_config::manager::{NewPort, read_state, state_text};
 use adit_observe::log;
+use adit_sys::private;
 
 /// A state file and how writing it went.
 pub(crate) struct StateFile {
@@ -61,7 +62,7 @@ impl StateFile {
     }
 }
 
-/// Puts a file in the place of another.
+/// Puts a file in the place of another, in a directory that is made if it is not there.
 fn replace(path: &Path, workdir: Option<&Path>, bytes: &[u8]) -> io::Result<()> {
     if let Some(dir) = workdir {
         match DirBuilder::new().mode(0o700).create(dir) {
@@ -69,25 +70,5 @@ fn replace(path: &Path, workdir: Option<&Path>, bytes: &[u8]) -> io::Result<()> 
             _ => {}
         }
     }
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".new-{}", std::process::id()));
-    let fresh = path.with_file_name(name);
-    let write = || {
-        // An earlier process with our number may have died over it.
-        match fs::remove_file(&fresh) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-            _ => {}
-        }
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        fs::rename(&fresh, path)?;
-        // The name is on the disk when its directory is.
-        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
-        File::open(dir.unwrap_or_else(|| Path::new(".")))?.sync_all()
-    };
-    write().inspect_err(|_| {
-        // What is left of a failed attempt holds passwords that nothing uses.
-        let _ = fs::remove_file(&fresh);
-    })
+    private::replace(path, bytes)
 }

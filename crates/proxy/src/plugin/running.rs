@@ -1,15 +1,17 @@
 //! One plugin's process: what it says, whether it lives, and its end.
 
 use std::collections::VecDeque;
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use adit_engine::guard::{OwnListeners, Transport};
-use adit_observe::log;
+use adit_observe::{Throttle, log};
 use adit_sys::child::{Child, End, Rights, Start, effective_user};
 use adit_sys::net::{self, Io};
 use adit_sys::poll::{Events, Interest, Poll};
@@ -27,6 +29,9 @@ pub(super) const INTERVAL: Duration = Duration::from_millis(10);
 const LINE_MAX: usize = 1024;
 /// Lines that are remembered, to be told when it ends.
 const LAST_LINES: usize = 3;
+/// Lines of a plugin that may go to the log at once; then one a second. Some write one for each
+/// connection, which is then one that strangers can cause.
+const LINES_AT_ONCE: u32 = 200;
 /// Bytes taken from a plugin at once; one that says more waits for its next turn.
 const READ_MAX: usize = 16 << 10;
 
@@ -40,6 +45,7 @@ pub(crate) struct Running {
     output: Option<OwnedFd>,
     line: Vec<u8>,
     last: VecDeque<String>,
+    throttle: Throttle,
     /// Kept for what its end does.
     _entrance: Entrance,
 }
@@ -79,10 +85,19 @@ impl Running {
         };
         let entrance = Entrance::of(&job, local, with.own).map_err(|e| cannot(&e))?;
         let keeper = with.keeper.ok_or_else(|| cannot(&"there is no keeper"))?;
-        let (child, output) = Child::start(&start, keeper).map_err(|e| cannot(&e))?;
+        let (child, output) =
+            Child::start(&start, keeper).map_err(|e| cannot(&why_not(&path, &e)))?;
         with.poll.add(&output, 0, Interest::Level).map_err(|e| cannot(&e))?;
-        let (line, last) = (Vec::new(), VecDeque::new());
-        Ok(Self { job, local, child, output: Some(output), line, last, _entrance: entrance })
+        Ok(Self {
+            job,
+            local,
+            child,
+            output: Some(output),
+            line: Vec::new(),
+            last: VecDeque::new(),
+            throttle: Throttle::new(LINES_AT_ONCE),
+            _entrance: entrance,
+        })
     }
 
     /// What it is for, and its address on loopback.
@@ -98,6 +113,11 @@ impl Running {
     /// Whether it has ended.
     pub(crate) fn has_ended(&self) -> bool {
         self.child.has_ended()
+    }
+
+    /// Whether it has ended and says that all went well.
+    pub(crate) fn has_succeeded(&self) -> bool {
+        self.child.has_succeeded()
     }
 
     /// Passes on to the log what it has said.
@@ -154,7 +174,12 @@ impl Running {
         if text.is_empty() {
             return;
         }
-        log::info!("{}: {text}", self.job.plugin.name());
+        let name = self.job.plugin.name();
+        match self.throttle.allow(Instant::now()) {
+            None => {}
+            Some(0) => log::info!("{name}: {text}"),
+            Some(held) => log::info!("{name}: {text} (+{held} lines held back)"),
+        }
         if self.last.len() == LAST_LINES {
             self.last.pop_front();
         }
@@ -213,6 +238,21 @@ pub(super) fn pause(poll: &Poll) {
     if poll.wait(&mut Events::new(), Some(INTERVAL)).is_err() {
         thread::sleep(INTERVAL);
     }
+}
+
+/// Why a file was not run, and what to do.
+fn why_not(path: &Path, error: &io::Error) -> String {
+    let what = match error.kind() {
+        io::ErrorKind::NotFound if path.exists() => {
+            "the interpreter that it names, or its loader, is not there; install that"
+        }
+        io::ErrorKind::NotFound => "write the path of a program that is there",
+        io::ErrorKind::PermissionDenied => {
+            "it has to be a file that the user it runs as may execute (chmod +x)"
+        }
+        _ => return error.to_string(),
+    };
+    format!("{error}; {what}")
 }
 
 fn status_text(status: ExitStatus) -> String {

@@ -150,8 +150,10 @@ fn advance(
         Progress::Ended => {
             let running = starting.remove(at).running;
             let job = running.job.clone();
+            let hint =
+                if running.has_succeeded() { " (a plugin stays in the foreground)" } else { "" };
             let end = running.bury();
-            Err(StartError::Failed(format!("{job} has ended before it was ready: {end}")))
+            Err(StartError::Failed(format!("{job} has ended before it was ready{hint}: {end}")))
         }
     }
 }
@@ -194,11 +196,15 @@ fn progress(running: &Running) -> Progress {
             // A plugin with rights of its own cannot be looked into. The port was free before it
             // started, and it lives.
             Holder::Unknown => is_ready &= !ended,
-            Holder::Another if job.side == Side::Client => return Progress::PortTaken,
+            Holder::Another if job.side == Side::Client && !running.has_succeeded() => {
+                return Progress::PortTaken;
+            }
             Holder::Nobody | Holder::Another => is_ready = false,
         }
     }
     match (ended, is_ready) {
+        // Gone to the background, where it cannot be watched: what has the port now is its own.
+        (true, _) if running.has_succeeded() => Progress::Ended,
         (true, _) if job.side == Side::Client && !is_free(job, *local) => Progress::PortTaken,
         (true, _) => Progress::Ended,
         (false, true) => Progress::Ready,

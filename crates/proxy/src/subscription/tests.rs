@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::unwrap_in_result, reason = "a panic is how a test fails")]
 
+use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use adit_config::{Invocation, Online};
@@ -83,7 +84,7 @@ fn keeps_an_answer_for_its_owner_only() {
     let path = dir.join("answer");
     assert!(read_cache(&path).unwrap().is_none());
     for answer in [&b"first"[..], b"second"] {
-        write_cache(&path, answer).unwrap();
+        private::replace(&path, answer).unwrap();
         assert_eq!(read_cache(&path).unwrap().unwrap().as_slice(), answer);
         let mode = fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
@@ -91,7 +92,7 @@ fn keeps_an_answer_for_its_owner_only() {
     assert_eq!(fs::read_dir(&dir).unwrap().count(), 1, "nothing else is left");
     fs::write(&path, vec![0; (1 << 20) + 1]).unwrap();
     assert!(read_cache(&path).is_err());
-    assert!(write_cache(&dir.join("no/such/place"), b"x").is_err());
+    assert!(private::replace(&dir.join("no/such/place"), b"x").is_err());
     fs::remove_dir_all(&dir).unwrap();
 }
 
