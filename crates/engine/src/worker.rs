@@ -43,8 +43,10 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Lines about peers' faults that may go out at once; then one a second.
 const PEER_FAULT_LINES: u32 = 20;
 
-/// Looks for more datagrams before a worker sleeps, at most: about 5 us.
+/// Looks for more to do before a worker sleeps, at most: about 5 us.
 const LINGER_ROUNDS_MAX: u32 = 8;
+/// Bytes of connections in one turn after which more are likely to be on their way.
+const BULK: u64 = 64 << 10;
 
 /// Flows that are ended at once when the pool is used up, and how often that may happen.
 const RELIEF_FLOWS: usize = 32;
@@ -199,6 +201,7 @@ impl Worker {
         loop {
             self.wait(&mut events, linger)?;
             linger = false;
+            let moved = self.moved();
             for ready in events.iter() {
                 match Token::from(ready.token) {
                     Token::Commands => {
@@ -229,6 +232,7 @@ impl Worker {
                 }
             }
             self.run_ready();
+            linger |= self.moved().wrapping_sub(moved) >= BULK;
             self.fire_deadlines();
             self.with_udp(|udp, tools| udp.flush(tools));
             self.relieve_pool();
@@ -238,8 +242,14 @@ impl Worker {
         }
     }
 
-    /// Waits for events. After a turn with datagrams it lets others run and looks again, a few
-    /// times over: while more are on their way, to sleep and be woken for each few of them costs
+    /// Bytes that connections have moved so far.
+    fn moved(&self) -> u64 {
+        let counters = &self.core.counters;
+        counters.bytes_up.value().wrapping_add(counters.bytes_down.value())
+    }
+
+    /// Waits for events. After a turn with datagrams or many bytes it lets others run and looks again, a
+    /// few times over: while more are on their way, to sleep and be woken for each few of them costs
     /// more than they do. Where that finds nothing the next try is a shorter one.
     fn wait(&mut self, events: &mut Events, linger: bool) -> io::Result<()> {
         let mut found = false;
