@@ -1,7 +1,6 @@
 //! Access control lists that a configuration names: read once, shared by all that go by them.
 
 use std::fmt;
-use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,6 +8,7 @@ use std::sync::Arc;
 use adit_acl::{Acl, FILE_LEN_MAX, GeoDatabase, Side};
 
 use crate::diagnostic::{At, Findings, Origin};
+use crate::patient::PatientFile;
 
 /// Largest country database that is read, bytes; those with cities have 60 MiB.
 const DATABASE_LEN_MAX: usize = 256 << 20;
@@ -96,7 +96,12 @@ impl AccessLists {
                 return None;
             }
         };
-        let parsed = Acl::parse(&text, self.database(findings));
+        let database = self.database(findings);
+        if database.is_none() && self.opened.is_some() {
+            // Every country of the list would be reported too, with advice that is followed already.
+            return None;
+        }
+        let parsed = Acl::parse(&text, self.opened.as_ref().and_then(Option::as_ref));
         let acl = match parsed {
             Ok(acl) => acl,
             Err(mistakes) => {
@@ -134,10 +139,38 @@ impl AccessLists {
 /// Reads a whole file of at most `limit` bytes.
 fn read_file(path: &Path, limit: usize) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(limit as u64 + 1).read_to_end(&mut bytes)?;
+    PatientFile::open(path)?.take(limit as u64 + 1).read_to_end(&mut bytes)?;
     if bytes.len() > limit {
         let text = format!("it is longer than {limit} bytes");
         return Err(std::io::Error::new(std::io::ErrorKind::InvalidData, text));
     }
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_database_that_cannot_be_read_is_the_one_mistake() {
+        let dir = std::env::temp_dir();
+        let name = |end: &str| dir.join(format!("adit-list-{}.{end}", std::process::id()));
+        let (list, database) = (name("acl"), name("mmdb"));
+        std::fs::write(&list, "[bypass_list]\ngeoip:CN\ngeoip:DE\n").unwrap();
+        let origin = Origin::File;
+        let at = |value: &Path| At { value: value.to_path_buf(), origin };
+        for content in [None, Some("no database")] {
+            if let Some(content) = content {
+                std::fs::write(&database, content).unwrap();
+            }
+            let mut lists = AccessLists::new(Some(at(&database)));
+            let mut findings = Findings::of_file(Path::new("c.json"));
+            assert!(lists.get(Some(&at(&list)), Side::Client, &mut findings).is_none());
+            let errors: Vec<String> = findings.errors().iter().map(ToString::to_string).collect();
+            assert_eq!(errors.len(), 1, "{errors:?}");
+            assert!(errors[0].contains(".mmdb"), "{errors:?}");
+        }
+        std::fs::remove_file(list).unwrap();
+        std::fs::remove_file(database).unwrap();
+    }
 }

@@ -29,6 +29,7 @@ mod link;
 pub mod manager;
 mod names;
 mod online;
+mod patient;
 mod plugin;
 mod program;
 mod raw;

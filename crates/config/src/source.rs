@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::fmt;
-use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
@@ -14,6 +13,7 @@ use crate::file::{self, Lookup};
 use crate::flags::{self, Arguments, Parsed};
 use crate::help::{help, version};
 use crate::json::SIZE_MAX;
+use crate::patient::PatientFile;
 use crate::program::{Dialect, Invoked, Program};
 use crate::raw::Raw;
 use crate::secret::{Password, Secret};
@@ -243,9 +243,8 @@ pub(crate) fn read_up_to(
     size_max: usize,
 ) -> Result<Zeroizing<Vec<u8>>, Vec<Diagnostic>> {
     let read = || -> io::Result<Zeroizing<Vec<u8>>> {
-        let mut file = File::open(path)?;
-        let about = file.metadata()?;
-        let len = if about.is_file() { usize::try_from(about.len()).ok() } else { None };
+        let mut file = PatientFile::open(path)?;
+        let len = file.len()?.and_then(|len| usize::try_from(len).ok());
         // One byte more shows the end without growing.
         let room = len.unwrap_or(SIZE_MAX).min(size_max) + 1;
         fill(&mut file, Zeroizing::new(vec![0; room]), size_max)
