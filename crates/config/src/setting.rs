@@ -143,7 +143,7 @@ pub(crate) const ONLINE_PLUGIN: Setting = Setting::Text(|raw, given| {
 });
 pub(crate) const ONLINE_CACHE: Setting = Setting::Text(|raw, given| {
     let path = Path::new(given.value);
-    // A daemon changes its directory.
+    // The same file wherever the process is when it is read again.
     raw.online.cache_file = Some(std::path::absolute(path).unwrap_or_else(|_| path.into()));
     Ok(())
 });
@@ -370,7 +370,7 @@ fn server(raw: &mut Raw, given: Given<'_>) -> Outcome {
     Ok(())
 }
 
-/// A path that stays right when a daemon changes its directory.
+/// A path that names the same file wherever the process is when it is read again.
 fn path_of(given: Given<'_>) -> At<PathBuf> {
     let path = Path::new(given.value);
     At::new(std::path::absolute(path).unwrap_or_else(|_| path.into()), given.origin)

@@ -65,7 +65,7 @@ impl std::error::Error for UsageError {}
 #[derive(Clone, Debug)]
 pub(crate) struct Sources {
     pub(crate) invoked: Invoked,
-    /// The file, absolute: a daemon changes its directory.
+    /// The file, absolute: it is the same one wherever the process is when it reads it again.
     pub(crate) file: Option<PathBuf>,
     /// Whether a secret stands on the command line.
     pub(crate) has_secrets: bool,

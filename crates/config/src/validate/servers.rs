@@ -141,7 +141,26 @@ impl Check<'_> {
             }
             all.push((entry, listeners));
         }
+        self.relays_connect_to_servers(raw, &all);
         all
+    }
+
+    /// What is about targets says nothing where there are only relays, which connect to none.
+    fn relays_connect_to_servers(&mut self, raw: &Raw, all: &[(RawServer, Vec<ServerListener>)]) {
+        let mut listeners = all.iter().flat_map(|(_, listeners)| listeners);
+        let [(entry, _), ..] = all else { return };
+        let Some(host) = entry.hosts.first() else { return };
+        if listeners.any(|listener| listener.relay.is_none()) {
+            return;
+        }
+        let given = [
+            ("block_private", raw.block_private == Some(true)),
+            ("dscp", !raw.sockets.dscp.is_empty()),
+        ];
+        for (name, _) in given.into_iter().filter(|(_, is_given)| *is_given) {
+            let text = format!("\"{name}\" has no effect on a relay; write it on its destinations");
+            self.findings.warn(host.origin, text);
+        }
     }
 
     /// What a relay needs; `Err` when something is wrong with it.

@@ -73,6 +73,21 @@ fn a_relay_has_next_hops() {
 }
 
 #[test]
+fn a_relay_says_what_is_for_its_destinations() {
+    let hop = format!(r#"{{"server": "h:1", "password": "{OTHER16}"}}"#);
+    let with =
+        |keys| ok("ss-server", "", Some(&relay("2022-blake3-aes-128-gcm", keys, &hop))).warnings;
+    for (keys, name) in
+        [(r#""block_private": true,"#, "block_private"), (r#""dscp": {"443": "EF"},"#, "dscp")]
+    {
+        let warnings = with(keys);
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        assert!(warnings[0].contains(&format!("\"{name}\" has no effect on a relay")));
+    }
+    assert_eq!(with(r#""block_private": false,"#), [""; 0]);
+}
+
+#[test]
 fn wrong_relays_are_errors() {
     let method = "2022-blake3-aes-128-gcm";
     let good = format!(r#"{{"server": "h:1", "password": "{OTHER16}"}}"#);
