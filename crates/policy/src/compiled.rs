@@ -90,10 +90,16 @@ impl Rule {
         })
     }
 
-    /// True if everything that `later` matches is matched by this rule, but for names of protected
+    /// True if everything that `later` matches is matched by this rule, but for commands that are not
+    /// served by any rule (`block` without a command is about all of them), and for names of protected
     /// addresses: `block` for a host below a `pass` for everything is in the wrong place, although
     /// the host may have such an address, which the `pass` leaves alone.
-    pub(crate) fn covers(&self, later: &Self) -> bool {
+    pub(crate) fn covers(&self, later: &Self, served: Commands) -> bool {
+        let commands = match later.commands.and(served) {
+            // It is about what never passes.
+            none if none.is_empty() => later.commands,
+            some => some,
+        };
         !self.is_pending
             && !later.is_pending
             && covers(self.from.as_ref(), later.from.as_ref(), AddressSet::is_subset)
@@ -103,22 +109,22 @@ impl Rule {
             && covers(self.users.as_deref(), later.users.as_deref(), |theirs, ours| {
                 theirs.iter().all(|user| ours.binary_search(user).is_ok())
             })
-            && later.commands.is_subset(self.commands)
+            && commands.is_subset(self.commands)
             && later.proxy_protocols.is_subset(self.proxy_protocols)
             && later.methods.is_subset(self.methods)
-            && self.covers_targets(later)
+            && self.covers_targets(later, commands)
     }
 
-    fn covers_targets(&self, later: &Self) -> bool {
+    fn covers_targets(&self, later: &Self, commands: Commands) -> bool {
         // The accepting address of a client rule is never protected.
         let is_request = self.stage == Stage::Socks;
-        let plain = is_request && later.commands.is_subset(GUARDED)
+        let plain = is_request && commands.is_subset(GUARDED)
             || self.to.is_any
             || !later.to.is_any
                 && later.to.addrs.is_subset(&self.to.addrs)
                 && self.covers_names(later);
         let guarded = !is_request
-            || later.commands.and(GUARDED).is_empty()
+            || commands.and(GUARDED).is_empty()
             || self.to.is_any && self.access == Access::Block
             || (self.to.is_any || !later.to.is_any && self.covers_names(later))
                 && later.guarded_addrs().is_subset(&self.guarded_addrs());

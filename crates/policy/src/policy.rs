@@ -99,6 +99,8 @@ pub struct RuleView<'a> {
 /// A mistake in a rule and where the rule is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
+    /// Which of the rules, counted from 0.
+    pub index: usize,
     /// Where.
     pub place: Place,
     /// What.
@@ -127,7 +129,8 @@ impl Policy {
         replies: Replies,
     ) -> Result<Self, Vec<Mistake>> {
         if let Some(rule) = rules.get(RULES_MAX) {
-            return Err(vec![Mistake { place: rule.place.clone(), error: RuleError::TooMany }]);
+            let (place, error) = (rule.place.clone(), RuleError::TooMany);
+            return Err(vec![Mistake { index: RULES_MAX, place, error }]);
         }
         let mut users: Vec<Box<[u8]>> =
             rules.iter().filter_map(|rule| rule.users.as_deref()).flatten().cloned().collect();
@@ -137,13 +140,14 @@ impl Policy {
             let at = users.binary_search_by(|known| (**known).cmp(user)).unwrap_or(users.len());
             u32::try_from(at).unwrap_or(u32::MAX)
         };
+        let served = served(&rules, replies);
         let (mut client, mut socks, mut mistakes) = (Vec::new(), Vec::new(), Vec::new());
-        for spec in rules {
+        for (index, spec) in rules.into_iter().enumerate() {
             let place = spec.place.clone();
             let list = if spec.stage == Stage::Client { &mut client } else { &mut socks };
-            match add(list, spec, offered, &number) {
+            match add(list, spec, (offered, served), &number) {
                 Ok(()) => {}
-                Err(error) => mistakes.push(Mistake { place, error }),
+                Err(error) => mistakes.push(Mistake { index, place, error }),
             }
         }
         if !mistakes.is_empty() {
@@ -280,14 +284,25 @@ fn view(stage: Stage, rule: &Rule) -> RuleView<'_> {
     RuleView { stage, access: rule.access, name, place: &about.place, limits: &about.limits }
 }
 
+/// Commands that pass somewhere; a rule that blocks another one changes nothing.
+fn served(rules: &[RuleSpec], replies: Replies) -> Commands {
+    let passes =
+        rules.iter().filter(|rule| rule.access == Access::Pass && rule.stage == Stage::Socks);
+    let implied = match replies {
+        Replies::Implied => Commands::of(&[Command::BindReply, Command::UdpReply]),
+        Replies::Judged => Commands::NONE,
+    };
+    passes.map(|rule| rule.commands.unwrap_or(Commands::ALL)).fold(implied, Commands::or)
+}
+
 fn add(
     list: &mut Vec<Rule>,
     spec: RuleSpec,
-    offered: Methods,
+    (offered, served): (Methods, Commands),
     user: &dyn Fn(&[u8]) -> u32,
 ) -> Result<(), RuleError> {
     let rule = Rule::new(spec, offered, user)?;
-    if let Some(earlier) = list.iter().find(|earlier| earlier.covers(&rule)) {
+    if let Some(earlier) = list.iter().find(|earlier| earlier.covers(&rule, served)) {
         return Err(RuleError::Shadowed(earlier.about.place.clone()));
     }
     list.push(rule);

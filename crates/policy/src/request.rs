@@ -66,6 +66,12 @@ macro_rules! set {
                 Self(self.0 | 1 << item as u8)
             }
 
+            /// Those that are in one of the two.
+            #[must_use]
+            pub const fn or(self, other: Self) -> Self {
+                Self(self.0 | other.0)
+            }
+
             /// Those that are in both.
             #[must_use]
             pub const fn and(self, other: Self) -> Self {

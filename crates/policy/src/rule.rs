@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::address::{AddressSet, Prefix};
 use crate::host::HostPattern;
-use crate::limits::{ByteRate, Rate};
+use crate::limits::{Allowance, ByteRate, Rate};
 use crate::ports::Ports;
 use crate::request::{Commands, Methods, ProxyProtocols};
 use crate::week::WeekTimes;
@@ -92,6 +92,8 @@ pub struct RuleLimits {
     pub sessions_rate: Option<Rate>,
     /// The same for each client or user.
     pub each: Option<EachLimits>,
+    /// Traffic of all sessions of the rule.
+    pub quota: Allowance,
 }
 
 /// Limits for each client, or each user, of a rule.

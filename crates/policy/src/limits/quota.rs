@@ -139,8 +139,9 @@ impl std::error::Error for QuotaFileError {}
 
 /// Usage of many subjects, in memory of fixed size.
 ///
-/// Subjects are users here: they are few, and known by authentication, so a full book means more
-/// users than it was made for.
+/// A subject is a 128-bit number that means the same after a restart: a hash of what kind it is and
+/// of the name of a user or rule, or the address of a client or listener, keyed with a secret that is
+/// kept beside the file.
 #[derive(Debug)]
 pub struct QuotaBook {
     table: Table<Usage>,
@@ -148,22 +149,22 @@ pub struct QuotaBook {
 }
 
 impl QuotaBook {
-    /// A book for at most `capacity` users; `seed` is random and secret.
+    /// A book for at most `capacity` subjects; `seed` is random and secret.
     pub fn new(capacity: usize, seed: [u64; 2]) -> Self {
         Self { table: Table::new(capacity, seed), capacity }
     }
 
-    /// Which allowance `user` has used up.
-    pub fn spent(&self, user: u128, allowance: Allowance, today: Calendar) -> Option<Spent> {
-        self.table.peek(Subject::User(user))?.spent(allowance, today)
+    /// Which allowance `key` has used up.
+    pub fn spent(&self, key: u128, allowance: Allowance, today: Calendar) -> Option<Spent> {
+        self.table.peek(Subject::User(key))?.spent(allowance, today)
     }
 
-    /// Counts `bytes`. False if there is no room for another user, and nothing was counted; users
-    /// who have moved nothing this month make room.
+    /// Counts `bytes`. False if there is no room for another subject, and nothing was counted;
+    /// those who have moved nothing this month make room.
     #[must_use]
-    pub fn charge(&mut self, user: u128, bytes: u64, today: Calendar) -> bool {
+    pub fn charge(&mut self, key: u128, bytes: u64, today: Calendar) -> bool {
         let is_idle = |usage: &mut Usage| usage.month_bytes(today) == 0;
-        match self.table.entry(Subject::User(user), Usage::default, is_idle) {
+        match self.table.entry(Subject::User(key), Usage::default, is_idle) {
             Some(usage) => {
                 usage.charge(bytes, today);
                 true
@@ -172,9 +173,9 @@ impl QuotaBook {
         }
     }
 
-    /// What `user` has moved.
-    pub fn usage(&self, user: u128) -> Usage {
-        self.table.peek(Subject::User(user)).copied().unwrap_or_default()
+    /// What `key` has moved.
+    pub fn usage(&self, key: u128) -> Usage {
+        self.table.peek(Subject::User(key)).copied().unwrap_or_default()
     }
 
     /// The file's contents; months other than that of `today` are left out.
@@ -182,14 +183,14 @@ impl QuotaBook {
         let mut text = format!("{HEAD}\n");
         let mut lines = 0;
         for (subject, usage) in self.table.iter() {
-            let Subject::User(user) = subject else { continue };
+            let Subject::User(key) = subject else { continue };
             if usage.calendar.month != today.month {
                 continue;
             }
             lines += 1;
             let Calendar { day, month } = usage.calendar;
             let (day_bytes, month_bytes) = (usage.day_bytes, usage.month_bytes);
-            let _infallible = writeln!(text, "{user:032x} {day} {day_bytes} {month} {month_bytes}");
+            let _infallible = writeln!(text, "{key:032x} {day} {day_bytes} {month} {month_bytes}");
         }
         let check = checksum(text.as_bytes());
         let _infallible = writeln!(text, "end {lines} {check:016x}");
@@ -225,13 +226,13 @@ impl QuotaBook {
     }
 
     fn decode_line(&mut self, line: &str, today: Calendar) -> Result<(), QuotaFileError> {
-        let (user, mut usage) = read_line(line).ok_or(QuotaFileError::Damaged)?;
+        let (key, mut usage) = read_line(line).ok_or(QuotaFileError::Damaged)?;
         usage.calendar.day = usage.calendar.day.min(today.day);
         usage.calendar.month = usage.calendar.month.min(today.month);
         if self.table.len() >= self.capacity {
             return Err(QuotaFileError::TooLong);
         }
-        let entry = self.table.entry(Subject::User(user), || usage, |_| false);
+        let entry = self.table.entry(Subject::User(key), || usage, |_| false);
         *entry.ok_or(QuotaFileError::TooLong)? = usage;
         Ok(())
     }
@@ -239,14 +240,14 @@ impl QuotaBook {
 
 fn read_line(line: &str) -> Option<(u128, Usage)> {
     let mut words = line.split(' ');
-    let key = words.next().filter(|key| key.len() == 32)?;
-    let user = u128::from_str_radix(key, 16).ok()?;
+    let digits = words.next().filter(|digits| digits.len() == 32)?;
+    let key = u128::from_str_radix(digits, 16).ok()?;
     let day = words.next()?.parse().ok()?;
     let day_bytes = words.next()?.parse().ok()?;
     let month = words.next()?.parse().ok()?;
     let month_bytes = words.next()?.parse().ok()?;
     let usage = Usage { calendar: Calendar { day, month }, day_bytes, month_bytes };
-    words.next().is_none().then_some((user, usage))
+    words.next().is_none().then_some((key, usage))
 }
 
 /// FNV-1a with its usual constants.
