@@ -27,7 +27,11 @@ impl GeoDatabase {
         Err(GeoError::LeftOut)
     }
 
-    pub(crate) fn walk(&self, _found: &mut dyn FnMut(Country, u128, u128)) -> Result<(), GeoError> {
+    /// Finds nothing.
+    ///
+    /// # Errors
+    /// None; there is no such database.
+    pub fn walk(&self, _found: &mut dyn FnMut(Country, u128, u128)) -> Result<(), GeoError> {
         match *self {}
     }
 }

@@ -87,11 +87,14 @@ impl GeoDatabase {
     }
 
     /// Calls `found` with every range of addresses that has a country: first and last address as
-    /// [`ranges::number`] gives them.
+    /// numbers, IPv4 in its IPv4-mapped form (`::ffff:0:0/96`).
     ///
     /// IPv4 is visited once, where its tree is; its aliases in the IPv6 tree (mapped, 6to4,
     /// Teredo) are left out.
-    pub(crate) fn walk(&self, found: &mut dyn FnMut(Country, u128, u128)) -> Result<(), GeoError> {
+    ///
+    /// # Errors
+    /// [`GeoError::Damaged`]; what was found until then may be wrong.
+    pub fn walk(&self, found: &mut dyn FnMut(Country, u128, u128)) -> Result<(), GeoError> {
         let mut walk = Walk {
             database: self,
             countries: HashMap::new(),
