@@ -11,6 +11,7 @@ mod qr;
 mod redir;
 mod secrets;
 mod shadowsocks;
+mod socks;
 mod up;
 mod url;
 
@@ -35,6 +36,7 @@ Usage: adit COMMAND [OPTIONS]
   check FILE         check a configuration file and say what is wrong with it
   fetch              read a subscription's address from standard input, print its answer
   redir rules ...    print, apply or remove the firewall rules of ss-redir
+  socks ...          check the configuration of the SOCKS server, or import one of Dante
   bench ...          measure; see adit bench --help
   ss-local ...       run a program by name (also ss-server, ss-tunnel, ss-redir, ss-manager,
                      sslocal, ssserver, ssmanager)
@@ -115,6 +117,7 @@ pub fn run_adit() -> ExitCode {
         "check" => check::run(rest),
         "fetch" => fetch::run(rest),
         "redir" => redir::run(rest),
+        "socks" => socks::run(rest),
         "bench" => Ok(bench(rest)),
         "man" => man(&rest),
         "help" | "--help" | "-h" => print(HELP),

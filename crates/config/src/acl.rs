@@ -124,16 +124,19 @@ impl AccessLists {
     fn database(&mut self, findings: &mut Findings) -> Option<&GeoDatabase> {
         let Self { database, opened, .. } = self;
         let At { value: path, origin } = database.as_ref()?;
-        let open = || {
-            let bytes = read_file(path, DATABASE_LEN_MAX);
-            let bytes = bytes.map_err(|e| format!("cannot read {}: {e}", path.display()));
-            let open = |bytes| {
-                GeoDatabase::from_bytes(bytes).map_err(|e| format!("{}: {e}", path.display()))
-            };
-            bytes.and_then(open).map_err(|text| findings.error(*origin, text)).ok()
-        };
+        let open = || country_database(path).map_err(|text| findings.error(*origin, text)).ok();
         opened.get_or_insert_with(open).as_ref()
     }
+}
+
+/// Opens a database of countries, a MaxMind DB file.
+///
+/// # Errors
+/// It cannot be read, or is no such file; the text names it.
+pub fn country_database(path: &Path) -> Result<GeoDatabase, String> {
+    let bytes = read_file(path, DATABASE_LEN_MAX);
+    let bytes = bytes.map_err(|e| format!("cannot read {}: {e}", path.display()))?;
+    GeoDatabase::from_bytes(bytes).map_err(|e| format!("{}: {e}", path.display()))
 }
 
 /// Reads a whole file of at most `limit` bytes.

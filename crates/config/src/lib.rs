@@ -43,7 +43,7 @@ mod value;
 #[doc(hidden)]
 pub mod fuzz;
 
-pub use acl::AccessList;
+pub use acl::{AccessList, country_database};
 pub use check::{Report, check_file, links_of_file};
 pub use config::{
     AddressOrder, Balancer, Config, Destination, IDLE_TIMEOUT_MIN, Interception,
