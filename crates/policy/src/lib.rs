@@ -60,6 +60,8 @@
 
 pub mod address;
 mod compiled;
+#[doc(hidden)]
+pub mod fuzz;
 mod host;
 pub mod limits;
 mod policy;

@@ -282,9 +282,11 @@ fn admitted(rules: &[RuleSpec], question: &Question) -> Option<(u32, Access)> {
         .map(|rule| (rule.place.line, rule.access))
 }
 
-/// Compiles; rules that are refused are left out, as their author would do. Those in the shadow of
-/// others come with all rules that were there.
-fn compile(mut rules: Vec<RuleSpec>) -> (Policy, Vec<RuleSpec>, Vec<(u32, Vec<RuleSpec>)>) {
+/// The line of a rule in the shadow of others, and all rules that were there.
+type Shadowed = (u32, Vec<RuleSpec>);
+
+/// Compiles; rules that are refused are left out, as their author would do.
+fn compile(mut rules: Vec<RuleSpec>) -> (Policy, Vec<RuleSpec>, Vec<Shadowed>) {
     for (line, rule) in (1..).zip(&mut rules) {
         rule.place.line = line;
     }

@@ -30,12 +30,16 @@ fn interface(name: &str) -> Option<Vec<Prefix>> {
     (name == "eth0").then(|| vec![prefix])
 }
 
-/// Reads `data` as a configuration in `language`, and compiles its rules.
-pub fn configuration(data: &[u8], language: Language) {
-    let Ok(loaded) = load(Path::new("a.conf"), language, &One(data)) else { return };
+/// Reads `data` as a configuration in `language`, and compiles its rules. True if both worked.
+pub fn configuration(data: &[u8], language: Language) -> bool {
+    let Ok(loaded) = load(Path::new("a.conf"), language, &One(data)) else { return false };
     assert!(!loaded.config.listeners.is_empty());
     let environment = Environment { interface: &interface, countries: None };
-    if let Err(findings) = loaded.config.policy(&environment) {
-        assert!(!findings.is_empty());
+    match loaded.config.policy(&environment) {
+        Ok(_) => true,
+        Err(findings) => {
+            assert!(!findings.is_empty());
+            false
+        }
     }
 }

@@ -80,7 +80,10 @@ impl Reader<'_> {
                 families: self.internal_families,
             },
             Err(_) => {
-                return Err(format!("\"{}\" is neither an address nor an interface", shown(host)));
+                return Err(format!(
+                    "\"{}\" is neither an address nor an interface; write eth0, or 192.0.2.1 port = 1080",
+                    shown(host)
+                ));
             }
         };
         let at_place = self.place(line);
@@ -95,7 +98,10 @@ impl Reader<'_> {
             Ok(addr) => external_of(addr),
             Err(_) if is_interface(host) => External::Interface(host.to_owned()),
             Err(_) => {
-                return Err(format!("\"{}\" is neither an address nor an interface", shown(host)));
+                return Err(format!(
+                    "\"{}\" is neither an address nor an interface; write 192.0.2.1 or eth0",
+                    shown(host)
+                ));
             }
         };
         let at = self.place(line);

@@ -1,0 +1,5 @@
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    adit_socks_config::fuzz::configuration(data, adit_socks_config::Language::Adit);
+});
