@@ -204,3 +204,48 @@ fn check_tells_of_users_where_there_are_some() {
         assert!(text.contains(said), "{text}");
     }
 }
+
+#[test]
+fn configurations_of_the_socks_server_are_checked() {
+    let scratch = Scratch::new();
+    let good = "internal: 127.0.0.1:1080\nsocksmethod: none\nclient pass { from: 127.0.0.0/8 }\n\
+                socks pass { to: 0.0.0.0/0 port = 443 }\n";
+    let dante = "logoutput: syslog\ninternal: eth0 port = 1080\nexternal: eth0\nclientmethod: none\n\
+                 socksmethod: none\nclient pass { from: 0/0 to: 0/0 }\n\
+                 socks pass { from: 0/0 to: 0/0 command: connect }\n";
+    let (broken, refused) =
+        (good.replace("443", "4x3"), format!("{dante}srchost: nodnsmismatch\n"));
+    let geo = good.replace("0.0.0.0/0", "geoip:CH");
+    let missing = format!("geoip.database: {}\n{geo}", scratch.path().join("none").display());
+    let long = "# a line\n".repeat(1 << 19);
+    let cases = [
+        ("good.conf", good, &["--check"][..], 0, "good.conf: ok"),
+        ("good.conf", good, &["--check", "--json"], 0, r#"{"ok":true"#),
+        ("broken.conf", &broken, &["--check"], 1, "broken.conf:line 4:"),
+        ("broken.conf", &broken, &["--check", "--json"], 1, r#"{"ok":false"#),
+        ("geo.conf", &geo, &["--check"], 1, "needs geoip.database"),
+        ("missing.conf", &missing, &["--check"], 1, "geoip.database: cannot read"),
+        ("long.conf", &long, &["--check"], 1, "4 MiB"),
+        ("none/x.conf", "", &["--check"], 1, "No such file"),
+        ("sockd.conf", dante, &["--check"], 0, "sockd.conf: ok"),
+        ("sockd.conf", dante, &["import-dante"], 0, "line 5: socksmethod: understood"),
+        ("danted.conf", &refused, &["import-dante"], 1, "line 8: srchost: not supported"),
+        ("danted.conf", &refused, &["--check"], 1, "danted.conf:line 8:"),
+        ("good.conf", good, &["--chek"], 2, "invalid option"),
+        ("good.conf", good, &[], 2, "the server itself is not in this version"),
+    ];
+    for (name, text, words, code, said) in cases {
+        let path = scratch.path().join(name);
+        if !text.is_empty() {
+            std::fs::write(&path, text).unwrap();
+        }
+        let output = Command::new(program("adit")).arg("socks").args(words).arg(&path).output();
+        let output = output.unwrap();
+        let all = [output.stdout, output.stderr].concat();
+        let all = String::from_utf8_lossy(&all);
+        assert_eq!(output.status.code(), Some(code), "{words:?} {name}: {all}");
+        assert!(all.contains(said), "{words:?} {name}: {all}");
+    }
+    let metadata = adit(&["socks", "config", "metadata", "--json"], "");
+    assert!(metadata.contains(r#"{"name":"internal","reload":"live""#), "{metadata}");
+}
